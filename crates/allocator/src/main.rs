@@ -1,0 +1,2 @@
+//! allocator
+fn main() {}

@@ -1,0 +1,1 @@
+//! wecom-sim

@@ -1,0 +1,2 @@
+//! wecom-sim
+fn main() {}
