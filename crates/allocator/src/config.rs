@@ -1,0 +1,232 @@
+//! The allocator's configuration: `config/allocator.toml` (the commented defaults, embedded), then the files named on
+//! the command line, then the environment (`PAIDAN__OUTBOX__WORKERS=8`). Unknown keys are refused, secrets are
+//! `env:NAME` or `file:/path` and never printed.
+
+use std::{collections::BTreeMap, collections::HashMap, net::SocketAddr, path::PathBuf};
+
+use secrecy::SecretString;
+use serde::Deserialize;
+
+/// The defaults, with a comment for every key.
+pub const DEFAULTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/allocator.toml"));
+
+/// What is wrong with the configuration. The text names the key and the fix, never a secret's value.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("configuration: {0}")]
+    Invalid(String),
+    #[error("configuration: {key}: {problem}")]
+    Secret { key: String, problem: String },
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    pub http: Http,
+    pub redis: inbox::connect::Config,
+    pub postgres: Postgres,
+    pub wecom: Wecom,
+    pub inbox: Inbox,
+    pub roster: Roster,
+    pub outbox: Outbox,
+    pub handover: Handover,
+    pub audit: Audit,
+    #[serde(default)]
+    pub corps: BTreeMap<String, Corp>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Http {
+    /// REST API.
+    pub listen: SocketAddr,
+    /// `/livez`, `/readyz`, `/metrics`.
+    pub admin_listen: SocketAddr,
+    /// Largest request body, bytes.
+    pub body_limit: usize,
+    /// Time for one request, milliseconds.
+    pub timeout_ms: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Postgres {
+    pub url: SecretRef,
+    pub max_connections: u32,
+    pub acquire_timeout_ms: u64,
+    /// Behind a pooler in transaction mode: no prepared statements are kept.
+    pub pooler: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wecom {
+    pub base_url: String,
+    /// Name of the address we call from; instances behind one address share it.
+    pub egress: String,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inbox {
+    /// Deliveries taken in one read.
+    pub batch: usize,
+    /// How long a read waits for something new, milliseconds.
+    pub block_ms: u64,
+    /// Tries that were the delivery's own fault before it is set aside.
+    pub max_tries: u32,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Roster {
+    /// Log entries written in one transaction.
+    pub writer_batch: usize,
+    /// Log entries between two snapshots.
+    pub snapshot_every: u64,
+    /// The longest a waiting customer is overlooked when a wake-up was lost, milliseconds.
+    pub wake_every_ms: u64,
+    /// How often pools and members are compared with Redis, milliseconds.
+    pub sync_every_ms: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outbox {
+    pub workers: usize,
+    /// Rows claimed at once.
+    pub batch: i64,
+    /// Must be longer than the 5 s limit of one call.
+    pub lease_ms: u64,
+    pub max_attempts: i32,
+    pub backoff_min_ms: u64,
+    pub backoff_max_ms: u64,
+    pub poll_ms: u64,
+    /// Cards to one member in a minute before they are sent as one digest (WeCom drops above 30 silently).
+    pub cards_per_minute: u32,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handover {
+    /// Accepted starts of one customer in the window, by our own records.
+    pub max_moves: u32,
+    /// Length of that window in natural days.
+    pub window_days: u32,
+    /// First look at `transfer_result` after a start whose outcome is unknown, milliseconds.
+    pub settle_after_ms: u64,
+    /// An unknown start is resent only after this long without a trace of it, milliseconds.
+    pub unknown_for_ms: u64,
+    /// A transfer without an end after this long goes to a person, milliseconds.
+    pub human_after_ms: u64,
+    pub poll_ms: u64,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Audit {
+    /// Every member's customers are compared once in this time, milliseconds; 0 switches the audit off.
+    pub period_ms: u64,
+    /// Re-reads of a doubtful pair after its event, milliseconds.
+    pub reread_ms: Vec<u64>,
+}
+
+/// One corp and the app that acts for it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Corp {
+    pub agent_id: i64,
+    pub secret: SecretRef,
+    /// For natural days and local midnight.
+    #[serde(default = "shanghai")]
+    pub utc_offset_minutes: i32,
+    /// Pool of customers whose State names no channel.
+    pub default_pool: Option<String>,
+}
+
+fn shanghai() -> i32 {
+    8 * 60
+}
+
+/// Where a secret is: `env:NAME` or `file:/path`. A value in plain text is refused.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub enum SecretRef {
+    Env(String),
+    File(PathBuf),
+}
+
+impl TryFrom<String> for SecretRef {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if let Some(name) = text.strip_prefix("env:") {
+            return Ok(Self::Env(name.to_owned()));
+        }
+        if let Some(path) = text.strip_prefix("file:") {
+            return Ok(Self::File(path.into()));
+        }
+        Err("a secret is written as env:NAME or file:/path, never as its value".to_owned())
+    }
+}
+
+impl SecretRef {
+    /// Reads the secret. `env` is the environment as the program found it.
+    pub fn read(&self, key: &str, env: &HashMap<String, String>) -> Result<SecretString, Error> {
+        let value = match self {
+            Self::Env(name) => env.get(name).cloned().ok_or_else(|| Error::Secret {
+                key: key.to_owned(),
+                problem: format!("the environment variable {name} is not set"),
+            })?,
+            Self::File(path) => std::fs::read_to_string(path).map_err(|error| Error::Secret {
+                key: key.to_owned(),
+                problem: format!("cannot read {}: {error}", path.display()),
+            })?,
+        };
+        let value = value.trim().to_owned();
+        if value.is_empty() {
+            return Err(Error::Secret { key: key.to_owned(), problem: "the secret is empty".to_owned() });
+        }
+        Ok(SecretString::from(value))
+    }
+}
+
+impl Config {
+    /// Defaults, then `files` in order, then `PAIDAN__…` of `env`.
+    pub fn load(files: &[PathBuf], env: &HashMap<String, String>) -> Result<Self, Error> {
+        let mut builder = config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
+        for file in files {
+            builder = builder.add_source(config::File::from(file.as_path()).format(config::FileFormat::Toml));
+        }
+        let vars = env.iter().filter(|(name, _)| name.starts_with("PAIDAN__"));
+        let source = config::Environment::with_prefix("PAIDAN")
+            .prefix_separator("__")
+            .separator("__")
+            .try_parsing(true)
+            .source(Some(vars.map(|(name, value)| (name.clone(), value.clone())).collect()));
+        let config: Self = builder
+            .add_source(source)
+            .build()
+            .and_then(config::Config::try_deserialize)
+            .map_err(|error| Error::Invalid(error.to_string()))?;
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let invalid = |text: &str| Err(Error::Invalid(text.to_owned()));
+        if self.outbox.lease_ms <= 5_000 {
+            return invalid("outbox.lease_ms must be above 5000: one call to WeCom may take 5 s");
+        }
+        if self.outbox.workers == 0 {
+            return invalid("outbox.workers must be at least 1");
+        }
+        if self.inbox.batch == 0 || self.roster.writer_batch == 0 {
+            return invalid("inbox.batch and roster.writer_batch must be at least 1");
+        }
+        if self.outbox.cards_per_minute > 30 {
+            return invalid("outbox.cards_per_minute must be at most 30: WeCom drops more without a word");
+        }
+        Ok(())
+    }
+}

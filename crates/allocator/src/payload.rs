@@ -1,0 +1,68 @@
+//! What travels beside an operation in the corp's log (field `p`): who asked, and what became of each delivery. The
+//! scripts never read it and the ledger does not keep it: the customer's outside id and the welcome code end in the
+//! tables that can be scrubbed.
+
+use serde::{Deserialize, Serialize};
+
+/// The payload of one log entry.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Payload {
+    /// One for each request of a `decide`, in its order; empty for other operations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "c")]
+    pub contexts: Vec<Context>,
+    /// What became of deliveries that asked for nothing (ignored, unreadable), or of those behind a `close`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "o")]
+    pub outcomes: Vec<Outcome>,
+    /// Who did it, for operations that come from the API.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "a")]
+    pub actor: Option<String>,
+}
+
+/// Where one request came from.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Context {
+    /// `callback`, `api`, `audit` or `reread`.
+    #[serde(rename = "s")]
+    pub source: String,
+    /// Kind and id of the subject: `wecom` and an external_userid, or a source channel and its id.
+    #[serde(rename = "k")]
+    pub subject_kind: String,
+    #[serde(rename = "x")]
+    pub subject_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "d")]
+    pub delivery: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "n")]
+    pub channel: Option<String>,
+    /// The State as it came, when it names no channel.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "u")]
+    pub unknown_state: Option<String>,
+    /// The member who has the customer, in WeCom's spelling.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "h")]
+    pub holder: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "w")]
+    pub welcome_code: Option<String>,
+    /// When the gateway had the event, milliseconds: a welcome's 20 s count from here.
+    #[serde(default, rename = "r")]
+    pub received_ms: u64,
+}
+
+/// The end of one delivery that is not a decision.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Outcome {
+    #[serde(rename = "d")]
+    pub delivery: String,
+    /// `ignored`, `closed`, `advanced`, `reread`, …
+    #[serde(rename = "o")]
+    pub outcome: String,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "r")]
+    pub reason: Option<String>,
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Payload")
+            .field("contexts", &self.contexts.len())
+            .field("outcomes", &self.outcomes.len())
+            .finish_non_exhaustive()
+    }
+}
