@@ -53,6 +53,7 @@ pub struct Server {
 
 /// Long enough for a busy machine, short enough that a broken one does not hang a run.
 const START_LIMIT: Duration = Duration::from_secs(20);
+const PREFIX: &str = "test-redis-";
 const PORT_TRIES: usize = 50;
 
 impl Server {
@@ -61,8 +62,9 @@ impl Server {
     /// # Panics
     /// When no server can be started: a missing service must fail loudly.
     pub fn start(options: Options) -> Server {
+        sweep();
         let dir = tempfile::Builder::new()
-            .prefix("test-redis-")
+            .prefix(&format!("{PREFIX}{}-", std::process::id()))
             .tempdir()
             .expect("a temporary folder");
         for _ in 0..PORT_TRIES {
@@ -229,6 +231,27 @@ impl Drop for Server {
     }
 }
 
+/// Removes the folders of test processes that are gone: a shared server is never dropped, and a killed process
+/// drops nothing.
+fn sweep() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let pid = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+            if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+                // Another test process may sweep at the same moment.
+                std::fs::remove_dir_all(entry.path()).ok();
+            }
+        }
+    });
+}
+
 /// Ports below the range from which the kernel takes outgoing ones, starting at a random place so that test
 /// processes seldom meet. Whether one is free only the server's own bind can tell.
 fn next_port() -> u16 {
@@ -247,6 +270,7 @@ fn launch(port: u16, dir: &Path, options: &Options) -> Option<Child> {
     command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--enable-debug-command", "local"])
+        .args(["--repl-diskless-sync-delay", "0"])
         .args(["--maxmemory-policy", "noeviction", "--protected-mode", "no"])
         .arg("--dir")
         .arg(dir);
@@ -275,7 +299,6 @@ fn launch(port: u16, dir: &Path, options: &Options) -> Option<Child> {
     }
     if let Some(primary) = options.replica_of {
         command.args(["--replicaof", &format!("127.0.0.1 {primary}")]);
-        command.args(["--repl-diskless-sync-delay", "0"]);
     }
     command.args(&options.args);
     let mut child = keeper::spawn(command)
