@@ -1,1 +1,17 @@
-//! wecom
+//! WeCom (企业微信) as a library: callbacks on one side, the server API on the other.
+//!
+//! - [`envelope`]: the query string and the XML around a ciphertext.
+//! - [`crypto`]: signature, decryption, encryption.
+//! - [`event`]: typed events from the decrypted message.
+//!
+//! It knows no web framework, no store and no clock. "Page 90968" in these docs means
+//! `https://developer.work.weixin.qq.com/document/path/90968`.
+
+pub mod crypto;
+pub mod envelope;
+pub mod event;
+mod redacted;
+mod xml;
+
+pub use redacted::Redacted;
+pub use xml::{MAX_BYTES, MAX_DEPTH, XmlError};

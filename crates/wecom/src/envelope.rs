@@ -1,0 +1,196 @@
+//! The outside of a callback: its query string and the XML around the ciphertext (page 90930).
+//!
+//! Nothing here is authenticated. `ToUserName` and `AgentID` may help to find a log line; they must
+//! never choose a key or a corp. Only the direct child `Encrypt` of the root counts, and only one.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use url::form_urlencoded;
+
+use crate::crypto::Sealed;
+use crate::xml::{Scanner, Token, XmlError};
+
+/// Why an envelope was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EnvelopeError {
+    /// Not UTF-8, the only encoding WeCom uses.
+    #[error("envelope is not UTF-8")]
+    Utf8,
+    /// Not one well-formed XML element, or more of it than we read.
+    #[error("envelope: {0}")]
+    Xml(#[from] XmlError),
+    /// Not the JSON object that [`parse_json`] expects.
+    #[error("envelope is not the expected JSON object")]
+    Json,
+    /// The root element is not `xml`.
+    #[error("envelope has another root than <xml>")]
+    Root,
+    /// No `Encrypt` child, or an empty one.
+    #[error("envelope has no Encrypt")]
+    NoEncrypt,
+    /// Two `Encrypt` children: which one is signed would be a guess.
+    #[error("envelope has more than one Encrypt")]
+    TwoEncrypt,
+}
+
+/// The outer document of a POST (page 90930). Borrows from the body wherever the text allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope<'a> {
+    /// Corp id, or the suite id on a suite's command URL. Not authenticated; empty when absent.
+    pub to_user_name: Cow<'a, str>,
+    /// The receiving app. Absent or empty on everything that is not about an app. Not authenticated.
+    pub agent_id: Option<Cow<'a, str>>,
+    /// The base64 text that is signed, without blanks around it.
+    pub encrypt: Cow<'a, str>,
+}
+
+/// Reads the XML envelope of an app's callback. The Content-Type does not matter: WeCom states none.
+pub fn parse(body: &[u8]) -> Result<Envelope<'_>, EnvelopeError> {
+    let text = std::str::from_utf8(body).map_err(|_| EnvelopeError::Utf8)?;
+    let mut scanner = Scanner::new(text)?;
+    let (mut to_user_name, mut agent_id, mut encrypt) = (None, None, None);
+    while let Some(token) = scanner.next()? {
+        let Token::Open(name) = token else { continue };
+        match (scanner.depth(), name) {
+            (1, "xml") => {}
+            (1, _) => return Err(EnvelopeError::Root),
+            (2, "Encrypt") if encrypt.is_some() => return Err(EnvelopeError::TwoEncrypt),
+            (2, "Encrypt") => encrypt = Some(trimmed(scanner.element_text()?)),
+            (2, "ToUserName") => to_user_name = Some(trimmed(scanner.element_text()?)),
+            (2, "AgentID") => agent_id = Some(trimmed(scanner.element_text()?)),
+            _ => {}
+        }
+    }
+    Ok(Envelope {
+        to_user_name: to_user_name.unwrap_or_default(),
+        agent_id: agent_id.filter(|id| !id.is_empty()),
+        encrypt: encrypt
+            .filter(|text| !text.is_empty())
+            .ok_or(EnvelopeError::NoEncrypt)?,
+    })
+}
+
+/// Reads the JSON envelope of a smart robot in webhook mode (page 101033), or of Tencent's JSON samples.
+/// Apps send XML; an app's endpoint should not accept this.
+pub fn parse_json(body: &[u8]) -> Result<Envelope<'_>, EnvelopeError> {
+    #[derive(Deserialize)]
+    struct Json<'a> {
+        #[serde(borrow, default)]
+        tousername: Cow<'a, str>,
+        #[serde(borrow, default)]
+        agentid: Option<Cow<'a, str>>,
+        #[serde(borrow, default, alias = "Encrypt")]
+        encrypt: Cow<'a, str>,
+    }
+    let json: Json<'_> = serde_json::from_slice(body).map_err(|_| EnvelopeError::Json)?;
+    if json.encrypt.is_empty() {
+        return Err(EnvelopeError::NoEncrypt);
+    }
+    Ok(Envelope {
+        to_user_name: json.tousername,
+        agent_id: json.agentid,
+        encrypt: json.encrypt,
+    })
+}
+
+fn trimmed(text: Cow<'_, str>) -> Cow<'_, str> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim_ascii()),
+        Cow::Owned(text) => Cow::Owned(text.trim_ascii().to_owned()),
+    }
+}
+
+/// Why a query string was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    /// A parameter is absent or empty.
+    #[error("query parameter {0} is missing")]
+    Missing(&'static str),
+    /// A parameter is there twice: which one counts would be a guess.
+    #[error("query parameter {0} is repeated")]
+    Repeated(&'static str),
+}
+
+/// The parameters of a callback, percent-decoded exactly once (page 90930).
+///
+/// Values are text: a time stamp is signed as it was written, so it is never read as a number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Query<'a> {
+    /// 40 lower-case hex digits.
+    pub msg_signature: Cow<'a, str>,
+    /// Decimal seconds.
+    pub timestamp: Cow<'a, str>,
+    /// Any text.
+    pub nonce: Cow<'a, str>,
+    /// Only in a URL verification (GET).
+    pub echostr: Option<Cow<'a, str>>,
+}
+
+impl<'a> Query<'a> {
+    /// Reads what stands behind the `?`, as it was on the wire. Parameters may come in any order.
+    pub fn parse(raw: &'a str) -> Result<Self, QueryError> {
+        let mut values: [Option<Cow<'a, str>>; 4] = [None, None, None, None];
+        for (name, value) in form_urlencoded::parse(raw.as_bytes()) {
+            let Some(index) = NAMES.iter().position(|known| *known == name) else {
+                continue;
+            };
+            if values[index].replace(value).is_some() {
+                return Err(QueryError::Repeated(NAMES[index]));
+            }
+        }
+        let [msg_signature, timestamp, nonce, echostr] =
+            values.map(|value| value.filter(|text| !text.is_empty()));
+        Ok(Self {
+            msg_signature: msg_signature.ok_or(QueryError::Missing(NAMES[0]))?,
+            timestamp: timestamp.ok_or(QueryError::Missing(NAMES[1]))?,
+            nonce: nonce.ok_or(QueryError::Missing(NAMES[2]))?,
+            echostr,
+        })
+    }
+
+    /// The same for a GET, where `echostr` must be there too.
+    pub fn parse_verification(raw: &'a str) -> Result<Self, QueryError> {
+        let query = Self::parse(raw)?;
+        match query.echostr {
+            Some(_) => Ok(query),
+            None => Err(QueryError::Missing(NAMES[3])),
+        }
+    }
+}
+
+const NAMES: [&str; 4] = ["msg_signature", "timestamp", "nonce", "echostr"];
+
+/// The body WeCom posts around a ciphertext. `agent_id` is `Some("")` on suite callbacks and `None`
+/// where no app is meant (page 90930).
+pub fn callback_body(to_user_name: &str, agent_id: Option<&str>, encrypt: &str) -> String {
+    let mut body = String::with_capacity(160 + encrypt.len());
+    body.push_str("<xml>");
+    push_element(&mut body, "ToUserName", to_user_name);
+    push_element(&mut body, "Encrypt", encrypt);
+    if let Some(agent_id) = agent_id {
+        push_element(&mut body, "AgentID", agent_id);
+    }
+    body.push_str("</xml>");
+    body
+}
+
+/// The body of a passive reply (page 90930, 被动响应包的数据格式).
+pub fn reply_body(sealed: &Sealed) -> String {
+    let mut body = String::with_capacity(200 + sealed.encrypt.len());
+    body.push_str("<xml>");
+    push_element(&mut body, "Encrypt", &sealed.encrypt);
+    push_element(&mut body, "MsgSignature", &sealed.msg_signature);
+    push_element(&mut body, "TimeStamp", &sealed.timestamp);
+    push_element(&mut body, "Nonce", &sealed.nonce);
+    body.push_str("</xml>");
+    body
+}
+
+fn push_element(body: &mut String, name: &str, text: &str) {
+    // "]]>" would end the section early: it is split over two.
+    let text = text.replace("]]>", "]]]]><![CDATA[>");
+    for piece in ["<", name, "><![CDATA[", &text, "]]></", name, ">"] {
+        body.push_str(piece);
+    }
+}
