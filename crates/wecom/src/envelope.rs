@@ -78,8 +78,8 @@ pub fn parse_json(body: &[u8]) -> Result<Envelope<'_>, EnvelopeError> {
     struct Json<'a> {
         #[serde(borrow, default)]
         tousername: Cow<'a, str>,
-        #[serde(borrow, default)]
-        agentid: Option<Cow<'a, str>>,
+        #[serde(default)]
+        agentid: serde_json::Value,
         #[serde(borrow, default, alias = "Encrypt")]
         encrypt: Cow<'a, str>,
     }
@@ -87,9 +87,15 @@ pub fn parse_json(body: &[u8]) -> Result<Envelope<'_>, EnvelopeError> {
     if json.encrypt.is_empty() {
         return Err(EnvelopeError::NoEncrypt);
     }
+    // A number in Tencent's sample, text elsewhere.
+    let agent_id = match json.agentid {
+        serde_json::Value::String(id) => Some(id),
+        serde_json::Value::Number(id) => Some(id.to_string()),
+        _ => None,
+    };
     Ok(Envelope {
         to_user_name: json.tousername,
-        agent_id: json.agentid,
+        agent_id: agent_id.map(Cow::Owned),
         encrypt: json.encrypt,
     })
 }
