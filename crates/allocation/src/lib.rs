@@ -1,1 +1,48 @@
-//! allocation
+//! The rules of allocation as plain values: ids, requests, decisions, the operations on a corp's state and what
+//! they answer, and [`model`], which is every script of `roster` once more as a pure function.
+//!
+//! It knows no I/O, no async, no clock (every time is passed in, in milliseconds since the epoch), no WeCom and no
+//! key prefix. [`Op`] and [`Outcome`] have one text form, used as the arguments and the answer of the scripts, in
+//! the corp's log and in the ledger: what was written once can be folded again at any time.
+
+mod dump;
+mod error;
+mod id;
+mod log;
+pub mod model;
+mod op;
+mod outcome;
+mod pool;
+mod text;
+mod weight;
+
+pub use dump::{Dump, Value};
+pub use error::Error;
+pub use id::{AllocationId, ChannelId, CorpId, MemberId, PoolId, Reason, RequestId, SubjectKey};
+pub use log::LogEntry;
+pub use op::{
+    Closing, Op, PresenceChange, Reassignment, Request, SetMember, Settlement, SettlementOutcome,
+};
+pub use outcome::{
+    Answer, Closed, Decision, MemberChange, Outcome, PoolChange, Reassigned, Settled, Woken,
+};
+pub use pool::{PoolConfig, Strategy};
+pub use weight::Weight;
+
+/// Requests, closings or presence changes in one call of a script.
+pub const MAX_BATCH: usize = 256;
+/// Waiting subjects that one call hands out.
+pub const MAX_WAKE: usize = 64;
+/// Presence leases that one call ends.
+pub const MAX_LEASE_ENDS: usize = 512;
+/// Distinct weights above 0 in one pool: the fair rule compares one head per weight.
+pub const MAX_WEIGHTS: usize = 16;
+/// Members of one pool.
+pub const MAX_MEMBERS: usize = 10_000;
+/// Members that one reassignment may leave out.
+pub const MAX_EXCLUDED: usize = 64;
+/// How long a request id is remembered.
+pub const REQUEST_MEMORY_MS: u64 = 24 * 60 * 60 * 1000;
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,25 @@
-//! roster
+//! Who can take a customer now: typed methods over the Lua scripts that decide, in Redis.
+//!
+//! Every operation of [`allocation::Op`] is one script call: it changes the corp's state and appends itself to the
+//! corp's log at once, or does neither. `allocation::model` gives the same bytes for the same operations; tests here
+//! compare the two.
+//!
+//! It knows no WeCom and no Postgres, and does not look into payloads. All keys of a corp begin with `{<corp_id>}:v1:`
+//! and share a slot; `keys` lists them.
+
+pub mod bench;
+mod call;
+mod connection;
+mod corp;
+mod error;
+mod keys;
+mod log;
+mod rebuild;
+mod scripts;
+
+pub use call::Applied;
+pub use connection::Connection;
+pub use corp::{CorpRoster, Roster};
+pub use error::Error;
+pub use log::LogReader;
+pub use rebuild::Status;

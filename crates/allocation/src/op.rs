@@ -1,0 +1,311 @@
+//! The operations: everything that changes a corp's state, with their text form. A name carries its version: when
+//! the meaning of arguments changes, the name does, and the old one can still be read and folded.
+
+use crate::error::Error;
+use crate::id::{AllocationId, MemberId, PoolId, Reason, RequestId, SubjectKey};
+use crate::pool::{PoolConfig, Strategy};
+use crate::text::{FIELD, Fields, optional};
+use crate::weight::Weight;
+
+/// Asks who gets a subject.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Identity of the allocation, should one be made.
+    pub allocation: AllocationId,
+    pub pool: PoolId,
+    pub subject: SubjectKey,
+    /// The member who has the customer at WeCom already.
+    pub holder: Option<MemberId>,
+    pub request: Option<RequestId>,
+    /// Asked by an event that names its holder: it may be the echo of a transfer of ours.
+    pub echo: bool,
+}
+
+/// Ends open and waiting allocations of one subject; what is given must match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Closing {
+    pub subject: SubjectKey,
+    pub pool: Option<PoolId>,
+    /// Only allocations to this member (so none that waits).
+    pub member: Option<MemberId>,
+    pub allocation: Option<AllocationId>,
+    pub reason: Reason,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settlement {
+    pub allocation: AllocationId,
+    pub pool: PoolId,
+    pub subject: SubjectKey,
+    pub outcome: SettlementOutcome,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettlementOutcome {
+    /// The customer is with the chosen member.
+    Done,
+    /// The customer stayed with this member, who has the load now, whatever his cap says.
+    Kept(MemberId),
+    /// It came to nothing: the allocation ends.
+    Void(Reason),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reassignment {
+    pub allocation: AllocationId,
+    pub pool: PoolId,
+    pub subject: SubjectKey,
+    /// Without it the pool picks anew, the present member left out.
+    pub to: Option<MemberId>,
+    /// At most [`crate::MAX_EXCLUDED`].
+    pub exclude: Vec<MemberId>,
+    pub expect_epoch: u64,
+}
+
+/// A member is there until a time, or off (0).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PresenceChange {
+    pub member: MemberId,
+    pub lease_until_ms: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetMember {
+    pub member: MemberId,
+    /// Open allocations at a time, over all pools; None = no limit.
+    pub cap: Option<u32>,
+    /// Gets nothing while it is set.
+    pub blocked: Option<Reason>,
+}
+
+/// One change of a corp's state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    Decide(Vec<Request>),
+    Close(Vec<Closing>),
+    Settle(Settlement),
+    Reassign(Reassignment),
+    Presence(Vec<PresenceChange>),
+    SetMember(SetMember),
+    SetPool(PoolConfig),
+    /// Members leave the pool. Its open allocations stay; its waiting list stays for a pool of that name to come,
+    /// or until it is closed.
+    RemovePool {
+        pool: PoolId,
+        version: u64,
+    },
+    /// Hands out at most `limit` waiting subjects of a pool.
+    Wake {
+        pool: PoolId,
+        limit: u32,
+    },
+    /// Changes nothing; carries a payload into the log.
+    Note,
+    /// The state was written anew: everybody is off until the next heartbeat.
+    Rebuilt {
+        generation: u64,
+    },
+}
+
+impl Op {
+    /// Versioned name in the log.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Op::Decide(_) => "decide.1",
+            Op::Close(_) => "close.1",
+            Op::Settle(_) => "settle.1",
+            Op::Reassign(_) => "reassign.1",
+            Op::Presence(_) => "presence.1",
+            Op::SetMember(_) => "set_member.1",
+            Op::SetPool(_) => "set_pool.1",
+            Op::RemovePool { .. } => "remove_pool.1",
+            Op::Wake { .. } => "wake.1",
+            Op::Note => "note.1",
+            Op::Rebuilt { .. } => "rebuilt.1",
+        }
+    }
+
+    /// The arguments as flat text: ARGV of the script (after the time and the payload) and, joined by 0x1f, the
+    /// `a` field of the log.
+    pub fn args(&self) -> Vec<String> {
+        match self {
+            Op::Decide(requests) => requests.iter().flat_map(request_args).collect(),
+            Op::Close(closings) => closings.iter().flat_map(closing_args).collect(),
+            Op::Settle(settlement) => {
+                let (word, value) = match &settlement.outcome {
+                    SettlementOutcome::Done => ("DONE", String::new()),
+                    SettlementOutcome::Kept(member) => ("KEPT", member.to_string()),
+                    SettlementOutcome::Void(reason) => ("VOID", reason.to_string()),
+                };
+                vec![
+                    settlement.allocation.to_string(),
+                    settlement.pool.to_string(),
+                    settlement.subject.to_string(),
+                    word.into(),
+                    value,
+                ]
+            }
+            Op::Reassign(reassignment) => {
+                let mut args = vec![
+                    reassignment.allocation.to_string(),
+                    reassignment.pool.to_string(),
+                    reassignment.subject.to_string(),
+                    optional(reassignment.to.as_ref()),
+                    reassignment.expect_epoch.to_string(),
+                ];
+                args.extend(reassignment.exclude.iter().map(MemberId::to_string));
+                args
+            }
+            Op::Presence(changes) => changes
+                .iter()
+                .flat_map(|change| [change.member.to_string(), change.lease_until_ms.to_string()])
+                .collect(),
+            Op::SetMember(change) => vec![
+                change.member.to_string(),
+                optional(change.cap.as_ref()),
+                optional(change.blocked.as_ref()),
+            ],
+            Op::SetPool(config) => {
+                let mut args = vec![
+                    config.pool.to_string(),
+                    config.version.to_string(),
+                    config.strategy.as_str().into(),
+                ];
+                for (member, weight) in &config.members {
+                    args.push(member.to_string());
+                    args.push(weight.thousandths().to_string());
+                }
+                args
+            }
+            Op::RemovePool { pool, version } => vec![pool.to_string(), version.to_string()],
+            Op::Wake { pool, limit } => vec![pool.to_string(), limit.to_string()],
+            Op::Note => Vec::new(),
+            Op::Rebuilt { generation } => vec![generation.to_string()],
+        }
+    }
+
+    /// Reads name and joined arguments.
+    pub fn parse(name: &str, args: &str) -> Result<Op, Error> {
+        let mut fields = Fields::new("operation", args);
+        let op = match name {
+            "decide.1" => Op::Decide(many(&mut fields, parse_request)?),
+            "close.1" => Op::Close(many(&mut fields, parse_closing)?),
+            "settle.1" => Op::Settle(parse_settlement(&mut fields)?),
+            "reassign.1" => Op::Reassign(Reassignment {
+                allocation: fields.parse()?,
+                pool: fields.parse()?,
+                subject: fields.parse()?,
+                to: fields.optional()?,
+                expect_epoch: fields.parse()?,
+                exclude: many(&mut fields, Fields::parse)?,
+            }),
+            "presence.1" => Op::Presence(many(&mut fields, |fields| {
+                Ok(PresenceChange {
+                    member: fields.parse()?,
+                    lease_until_ms: fields.parse()?,
+                })
+            })?),
+            "set_member.1" => Op::SetMember(SetMember {
+                member: fields.parse()?,
+                cap: fields.optional()?,
+                blocked: fields.optional()?,
+            }),
+            "set_pool.1" => {
+                let pool = fields.parse()?;
+                let version = fields.parse()?;
+                let strategy = Strategy::parse(fields.next()?)?;
+                let members = many(&mut fields, |fields| {
+                    Ok((fields.parse()?, Weight::from_thousandths(fields.parse()?)?))
+                })?;
+                Op::SetPool(PoolConfig::new(pool, version, strategy, members)?)
+            }
+            "remove_pool.1" => Op::RemovePool {
+                pool: fields.parse()?,
+                version: fields.parse()?,
+            },
+            "wake.1" => Op::Wake {
+                pool: fields.parse()?,
+                limit: fields.parse()?,
+            },
+            "note.1" => Op::Note,
+            "rebuilt.1" => Op::Rebuilt {
+                generation: fields.parse()?,
+            },
+            other => return Err(Error::unreadable("operation", format!("no name {other:?}"))),
+        };
+        fields.end()?;
+        Ok(op)
+    }
+
+    /// The arguments as one text.
+    pub fn args_text(&self) -> String {
+        self.args().join(&FIELD.to_string())
+    }
+}
+
+fn many<'a, T>(
+    fields: &mut Fields<'a>,
+    mut one: impl FnMut(&mut Fields<'a>) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
+    let mut all = Vec::new();
+    while !fields.is_empty() {
+        all.push(one(fields)?);
+    }
+    Ok(all)
+}
+
+fn request_args(request: &Request) -> [String; 6] {
+    [
+        request.allocation.to_string(),
+        request.pool.to_string(),
+        request.subject.to_string(),
+        optional(request.holder.as_ref()),
+        optional(request.request.as_ref()),
+        if request.echo { "1" } else { "" }.into(),
+    ]
+}
+
+fn parse_request(fields: &mut Fields<'_>) -> Result<Request, Error> {
+    Ok(Request {
+        allocation: fields.parse()?,
+        pool: fields.parse()?,
+        subject: fields.parse()?,
+        holder: fields.optional()?,
+        request: fields.optional()?,
+        echo: fields.next()? == "1",
+    })
+}
+
+fn closing_args(closing: &Closing) -> [String; 5] {
+    [
+        closing.subject.to_string(),
+        optional(closing.pool.as_ref()),
+        optional(closing.member.as_ref()),
+        optional(closing.allocation.as_ref()),
+        closing.reason.to_string(),
+    ]
+}
+
+fn parse_closing(fields: &mut Fields<'_>) -> Result<Closing, Error> {
+    Ok(Closing {
+        subject: fields.parse()?,
+        pool: fields.optional()?,
+        member: fields.optional()?,
+        allocation: fields.optional()?,
+        reason: fields.parse()?,
+    })
+}
+
+fn parse_settlement(fields: &mut Fields<'_>) -> Result<Settlement, Error> {
+    Ok(Settlement {
+        allocation: fields.parse()?,
+        pool: fields.parse()?,
+        subject: fields.parse()?,
+        outcome: match (fields.next()?, fields.next()?) {
+            ("DONE", "") => SettlementOutcome::Done,
+            ("KEPT", member) => SettlementOutcome::Kept(member.parse()?),
+            ("VOID", reason) => SettlementOutcome::Void(reason.parse()?),
+            (word, _) => return Err(Error::unreadable("settlement", word)),
+        },
+    })
+}

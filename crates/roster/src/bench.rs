@@ -1,0 +1,39 @@
+//! What a benchmark needs to call the scripts without this crate's client, with `redis-benchmark`.
+//!
+//! `redis-benchmark … EVALSHA <hash> 1 <log key> <now_ms | ""> <payload> (<allocation> <pool> <subject> <holder> <request>
+//! <echo>)…` is one `decide`: six flat arguments for each request, empty when there is none. `redis-benchmark`
+//! replaces `__rand_int__` (12 characters) with 12 digits, so ids made by [`decide_request`] stay well formed and
+//! `-r` chooses how many subjects there are.
+
+use allocation::CorpId;
+
+use crate::keys::Keys;
+use crate::scripts::SCRIPTS;
+
+/// Code of `decide`, for SCRIPT LOAD.
+pub fn decide_code() -> &'static str {
+    SCRIPTS.decide.code()
+}
+
+/// The hash of `decide`, for EVALSHA.
+pub fn decide_hash() -> &'static str {
+    SCRIPTS.decide.hash()
+}
+
+/// `KEYS[1]` of every script of a corp.
+pub fn log_key(corp: &CorpId) -> String {
+    Keys::new(corp).log().to_owned()
+}
+
+/// The arguments of one request for `pool`, with `__rand_int__` in allocation and subject; `salt` (0..=99) tells
+/// requests of one call apart.
+pub fn decide_request(pool: &str, salt: u8) -> [String; 6] {
+    [
+        format!("0192a4f0-0000-7000-80{salt:02}-__rand_int__"),
+        pool.to_owned(),
+        format!("{salt:020}__rand_int__"),
+        String::new(),
+        String::new(),
+        String::new(),
+    ]
+}

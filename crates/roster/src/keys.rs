@@ -1,0 +1,41 @@
+//! The keys of this crate. The scripts derive all of them from `KEYS[1]`, the log.
+//!
+//! | key | type | what |
+//! |---|---|---|
+//! | `ready` | string | generation of the state, as text; absent: closed |
+//! | `rebuilding` | string | generation of the rebuild under way |
+//! | `log` | stream | one entry `<seq>-0` for each operation |
+//! | `corp` | packed | sequence number, time of the last operation, earliest lease end, turn counter |
+//! | `leases` | zset | member → end of his presence lease |
+//! | `member:<m>` | packed | load, turn of the last pick, cap, lease, eligible, pools with weight and credit |
+//! | `pool:<p>` | packed | strategy, fairness clock, weight sum, length of the waiting list, classes |
+//! | `config:<p>` | text | version and configuration |
+//! | `class:<w>:<p>` | zset | eligible members of one weight (thousandths), score = picks |
+//! | `least:<p>` | zset | eligible members, score = load / weight |
+//! | `waiting:<p>` | zset | waiting subjects, score = turn |
+//! | `open:<subject>` | text | open and waiting allocations of a subject |
+//! | `request:<id>` | text | a remembered answer, 24 h |
+
+use allocation::CorpId;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Keys {
+    prefix: String,
+    log: String,
+}
+
+impl Keys {
+    pub(crate) fn new(corp: &CorpId) -> Self {
+        let prefix = format!("{{{corp}}}:v1:");
+        let log = format!("{prefix}log");
+        Self { prefix, log }
+    }
+
+    pub(crate) fn log(&self) -> &str {
+        &self.log
+    }
+
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+}

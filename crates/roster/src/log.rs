@@ -1,0 +1,111 @@
+//! Reading the corp's log. Entry `<seq>-0` has the fields o (operation), t (time), a (arguments), r (result) and,
+//! if there is one, p (payload).
+
+use std::time::Duration;
+
+use allocation::{CorpId, LogEntry};
+use redis::streams::{StreamId, StreamReadReply};
+
+use crate::connection::Connection;
+use crate::corp::CorpRoster;
+use crate::error::Error;
+use crate::keys::Keys;
+
+impl<C: Connection> CorpRoster<C> {
+    /// Entries after `after_seq`, oldest first; at once, also when there are none.
+    pub async fn log_read(&self, after_seq: u64, count: usize) -> Result<Vec<LogEntry>, Error> {
+        let mut connection = self.connection.clone();
+        read(&mut connection, &self.keys, after_seq, count, None).await
+    }
+
+    /// Forgets entries up to and with `up_to`; the ledger has them.
+    pub async fn log_trim(&self, up_to: u64) -> Result<(), Error> {
+        let mut connection = self.connection.clone();
+        redis::cmd("XTRIM")
+            .arg(self.keys.log())
+            .arg("MINID")
+            .arg(format!("{}-0", up_to + 1))
+            .query_async::<()>(&mut connection)
+            .await?;
+        Ok(())
+    }
+}
+
+/// Waits for entries of one corp on a connection of its own: a blocking read stalls everybody who shares one. The
+/// connection must have no response time-out, or one longer than the waits.
+#[derive(Debug)]
+pub struct LogReader<B> {
+    connection: B,
+    keys: Keys,
+}
+
+impl<B: redis::aio::ConnectionLike + Send> LogReader<B> {
+    pub fn new(connection: B, corp: &CorpId) -> Self {
+        Self {
+            connection,
+            keys: Keys::new(corp),
+        }
+    }
+
+    /// Entries after `after_seq`, oldest first; waits until there is one, at most `timeout`.
+    pub async fn log_wait(
+        &mut self,
+        after_seq: u64,
+        count: usize,
+        timeout: Duration,
+    ) -> Result<Vec<LogEntry>, Error> {
+        // BLOCK 0 would wait for ever.
+        let block_ms = timeout.as_millis().max(1);
+        read(
+            &mut self.connection,
+            &self.keys,
+            after_seq,
+            count,
+            Some(block_ms),
+        )
+        .await
+    }
+}
+
+async fn read(
+    connection: &mut (impl redis::aio::ConnectionLike + Send),
+    keys: &Keys,
+    after_seq: u64,
+    count: usize,
+    block_ms: Option<u128>,
+) -> Result<Vec<LogEntry>, Error> {
+    let mut command = redis::cmd("XREAD");
+    command.arg("COUNT").arg(count);
+    if let Some(block_ms) = block_ms {
+        command.arg("BLOCK").arg(block_ms.to_string());
+    }
+    command
+        .arg("STREAMS")
+        .arg(keys.log())
+        .arg(format!("{after_seq}-0"));
+    let reply: Option<StreamReadReply> = command.query_async(connection).await?;
+    let entries = reply.into_iter().flat_map(|reply| reply.keys);
+    entries
+        .flat_map(|stream| stream.ids)
+        .map(|id| entry(&id))
+        .collect()
+}
+
+fn entry(id: &StreamId) -> Result<LogEntry, Error> {
+    let unreadable = |problem: &str| {
+        Error::Answer(allocation::Error::Unreadable {
+            what: "log entry",
+            problem: format!("{}: {problem}", id.id),
+        })
+    };
+    let seq = id
+        .id
+        .strip_suffix("-0")
+        .and_then(|seq| seq.parse().ok())
+        .ok_or_else(|| unreadable("no sequence number"))?;
+    let text = |name: &str| id.get::<String>(name);
+    let field = |name: &str| text(name).ok_or_else(|| unreadable(name));
+    let at_ms = field("t")?.parse().map_err(|_| unreadable("t"))?;
+    let entry = LogEntry::from_parts(seq, at_ms, &field("o")?, &field("a")?, &field("r")?)?;
+    Ok(entry.with_payload(text("p")))
+}

@@ -1,0 +1,124 @@
+//! The scripts as they are sent: a file of `lua/`, its `-- include roster_state.lua` line replaced by that file.
+
+use std::sync::LazyLock;
+
+use allocation::Op;
+use redis::{ErrorKind, FromRedisValue, ServerErrorKind};
+
+use crate::connection::Connection;
+use crate::error::Error;
+
+const STATE: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../lua/roster_state.lua"
+));
+const INCLUDE: &str = "-- include roster_state.lua\n";
+
+/// One script, and the hash by which Redis knows it.
+#[derive(Debug)]
+pub(crate) struct Script {
+    code: String,
+    hash: String,
+}
+
+impl Script {
+    fn new(file: &str) -> Self {
+        let code = file.replacen(INCLUDE, STATE, 1);
+        let hash = redis::Script::new(&code).get_hash().to_owned();
+        Self { code, hash }
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// EVALSHA; when Redis does not have the script, EVAL, which runs and keeps it in one step, so that no number of
+    /// SCRIPT FLUSHes can come between.
+    pub(crate) async fn call<C: Connection, T: FromRedisValue>(
+        &self,
+        connection: &C,
+        key: &str,
+        args: &[&[u8]],
+    ) -> Result<T, Error> {
+        let command = |name: &str, script: &str| {
+            let mut command = redis::cmd(name);
+            command.arg(script).arg(1).arg(key).arg(args);
+            command
+        };
+        let mut connection = connection.clone();
+        let answer = command("EVALSHA", &self.hash)
+            .query_async(&mut connection)
+            .await;
+        match answer {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                Ok(command("EVAL", &self.code)
+                    .query_async(&mut connection)
+                    .await?)
+            }
+            answer => Ok(answer?),
+        }
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident),+ $(,)?) => {
+        #[derive(Debug)]
+        pub(crate) struct Scripts { $(pub(crate) $name: Script),+ }
+
+        impl Scripts {
+            fn new() -> Self {
+                Self { $($name: Script::new(include_str!(concat!(
+                    env!("CARGO_MANIFEST_DIR"), "/../../lua/", stringify!($name), ".lua"
+                )))),+ }
+            }
+
+            pub(crate) fn all(&self) -> Vec<(&'static str, &Script)> {
+                vec![$((stringify!($name), &self.$name)),+]
+            }
+        }
+    };
+}
+
+scripts!(
+    decide,
+    close,
+    settle,
+    reassign,
+    presence,
+    set_member,
+    set_pool,
+    remove_pool,
+    wake,
+    note,
+    rebuild_begin,
+    rebuild_wipe,
+    rebuild_restore,
+    rebuild_open,
+    state_check,
+    state_scan,
+);
+
+impl Scripts {
+    /// The script of an operation; `rebuilt` has none of its own, opening a rebuilt state writes it.
+    pub(crate) fn of(&self, op: &Op) -> &Script {
+        match op {
+            Op::Decide(_) => &self.decide,
+            Op::Close(_) => &self.close,
+            Op::Settle(_) => &self.settle,
+            Op::Reassign(_) => &self.reassign,
+            Op::Presence(_) => &self.presence,
+            Op::SetMember(_) => &self.set_member,
+            Op::SetPool(_) => &self.set_pool,
+            Op::RemovePool { .. } => &self.remove_pool,
+            Op::Wake { .. } => &self.wake,
+            Op::Note => &self.note,
+            Op::Rebuilt { .. } => &self.rebuild_open,
+        }
+    }
+}
+
+pub(crate) static SCRIPTS: LazyLock<Scripts> = LazyLock::new(Scripts::new);

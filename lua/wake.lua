@@ -1,0 +1,2 @@
+#!lua
+return redis.error_reply("NOT_READY this script is not written yet")
