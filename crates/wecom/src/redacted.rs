@@ -1,7 +1,10 @@
 //! Text that must not reach a log.
 
-/// A credential or a piece of personal data from WeCom. Debug shows nothing of it.
-#[derive(Clone, PartialEq, Eq, Hash)]
+use serde::{Deserialize, Serialize};
+
+/// A credential or a piece of personal data. Debug shows nothing of it; in JSON it is the plain text.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Redacted(String);
 
 impl Redacted {
@@ -13,6 +16,18 @@ impl Redacted {
     /// The value itself. Whoever calls this keeps it out of logs and error messages.
     pub fn expose(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<String> for Redacted {
+    fn from(value: String) -> Self {
+        Self(value)
+    }
+}
+
+impl From<&str> for Redacted {
+    fn from(value: &str) -> Self {
+        Self::new(value)
     }
 }
 
