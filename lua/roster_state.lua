@@ -1,0 +1,348 @@
+-- roster_state: the corp's state inside one script call. The loader puts this file in the place of the line
+-- "include roster_state.lua" of every script that changes that state; allocation::model is the same in Rust, and
+-- both do the same arithmetic in the same order, so that their bytes agree.
+--
+-- KEYS[1] is the corp's log, {corp}:v1:log; all other keys are derived from it:
+--   ready        string  generation of the state; absent: closed
+--   corp         packed  seq, time of the last operation, earliest lease end, turns
+--   leases       zset    member -> end of his presence lease
+--   member:<m>   packed  load, tie, cap, lease, on, least-load pools; blocked; per pool weight, strategy, credit, id
+--   pool:<p>     packed  base, count, sum, waiting, strategy; per class weight, head score
+--   config:<p>   text    version, strategy, members and weights; only the version when the pool was removed
+--   class:<w>:<p> zset   members of one weight (in thousandths) who can be picked -> picks, in virtual terms
+--   least:<p>    zset    8 bytes of tie and the member -> load / weight
+--   waiting:<p>  zset    subject -> turn
+--   open:<s>     text    allocations of a subject: id, pool, member or "", holder or "", epoch, settled
+--   request:<id> text    time and answer
+--
+-- Fair pools. Virtual time V = base + count / sum moves 1 / sum (the sum of weights of all who can be picked) with
+-- every pick. A member's credit is weight * V - score; a pick adds exactly 1 to his score. See model/pool.rs.
+
+local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
+local sub, rep, format, concat, huge = string.sub, string.rep, string.format, table.concat, math.huge
+local PREFIX = sub(KEYS[1], 1, -4)
+local FIELD, RECORD = '\31', '\30'
+local BASE, COUNT, SUM, WAITING, STRATEGY = 1, 2, 3, 4, 5 -- then weight and head score of each class
+local FAIR, LEAST = 1, 2
+-- Ties: whoever was picked at turn t has TIE + t; a newcomer of turn t, never picked, TIE - t.
+local TIE = 4503599627370496
+
+local now, seq, lease, turn
+local members, pools, opens, requests = {}, {}, {}, {}
+local touched = {} -- pools whose waiting list may have found a member
+local woken = {}
+local ends_left, wake_left, leases_changed = 512, 64, false
+
+local function broken(what)
+  error({ err = 'NOT_READY ' .. what })
+end
+
+local function whole(number)
+  return format('%.0f', number)
+end
+
+local function load_pool(id, value)
+  local p = false
+  if value then
+    local v = { unpack_struct('<' .. rep('d', #value / 8), value) }
+    v[#v] = nil
+    p = { id = id, v = v }
+  end
+  pools[id] = p
+  return p
+end
+
+local function pool(id)
+  local p = pools[id]
+  if p == nil then p = load_pool(id, call('GET', PREFIX .. 'pool:' .. id)) end
+  return p
+end
+
+local function member(id)
+  local m = members[id]
+  if m ~= nil then return m end
+  local value = call('GET', PREFIX .. 'member:' .. id)
+  m = false
+  if value then
+    local load, tie, cap, lease_end, on, n_least = unpack_struct('<dddddd', value)
+    m = { id = id, load = load, tie = tie, cap = cap, lease = lease_end, on = on, n_least = n_least, tail = sub(value, 49) }
+  end
+  members[id] = m
+  return m
+end
+
+-- Blocked and the pools of a member are read only when they are needed.
+local function parse(m)
+  if m.places then return m.places end
+  local tail, places, at = m.tail, {}, nil
+  m.blocked, at = unpack_struct('<s', tail)
+  while at <= #tail do
+    local weight, strategy, credit, id
+    weight, strategy, credit, id, at = unpack_struct('<ddds', tail, at)
+    places[#places + 1] = { weight = weight, strategy = strategy, credit = credit, pool = id }
+  end
+  m.places = places
+  return places
+end
+
+local function known(id)
+  return member(id) or broken('member ' .. id .. ' is missing')
+end
+
+local function create(id)
+  local m = member(id)
+  if m then return m end
+  turn = turn + 1
+  m = { id = id, load = 0, tie = TIE - turn, cap = huge, lease = 0, on = 0, n_least = 0, blocked = '', places = {}, dirty = true }
+  members[id] = m
+  return m
+end
+
+local function class_key(weight, id)
+  return PREFIX .. 'class:' .. whole(weight) .. ':' .. id
+end
+
+local function least_name(m)
+  return pack('>I8', m.tie) .. m.id
+end
+
+local function touch(p)
+  if not p.touched then
+    p.touched = true
+    touched[#touched + 1] = p
+  end
+end
+
+-- Puts the count into the base: the sum is about to change.
+local function fold(v)
+  if v[COUNT] > 0 then
+    v[BASE] = v[BASE] + v[COUNT] / v[SUM]
+    v[COUNT] = 0
+  end
+end
+
+local function class_of(v, weight)
+  for i = 6, #v, 2 do
+    if v[i] == weight then return i end
+  end
+  broken('no class of weight ' .. whole(weight))
+end
+
+-- The member cannot be picked here any more; what he is owed stays with him.
+local function leave(m, place)
+  local p = pool(place.pool) or broken('pool ' .. place.pool .. ' is missing')
+  local v = p.v
+  if v[STRATEGY] == LEAST then
+    if call('ZREM', PREFIX .. 'least:' .. p.id, least_name(m)) == 0 then broken(m.id .. ' is not in ' .. p.id) end
+    v[SUM] = v[SUM] - place.weight
+  else
+    fold(v)
+    local key, i = class_key(place.weight, p.id), class_of(v, place.weight)
+    local score = tonumber(call('ZSCORE', key, m.id) or broken(m.id .. ' is not in ' .. p.id))
+    call('ZREM', key, m.id)
+    place.credit = place.weight * v[BASE] - score
+    v[SUM] = v[SUM] - place.weight
+    if score == v[i + 1] then
+      v[i + 1] = tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or huge)
+    end
+    if v[SUM] == 0 then v[BASE] = 0 end -- nobody is left: virtual time may start over
+  end
+  p.dirty = true
+end
+
+local function enter(m, place)
+  local p = pool(place.pool) or broken('pool ' .. place.pool .. ' is missing')
+  local v = p.v
+  if v[STRATEGY] == LEAST then
+    call('ZADD', PREFIX .. 'least:' .. p.id, m.load / place.weight, least_name(m))
+  else
+    fold(v)
+    local score, i = place.weight * v[BASE] - place.credit, class_of(v, place.weight)
+    place.credit = 0
+    call('ZADD', class_key(place.weight, p.id), score, m.id)
+    if score < v[i + 1] then v[i + 1] = score end
+  end
+  v[SUM] = v[SUM] + place.weight
+  p.dirty = true
+  if v[WAITING] > 0 then touch(p) end
+end
+
+-- Every change of what decides about a member goes through here: he enters or leaves all his pools at once, and
+-- his score in least-load pools follows his load.
+local function set(m, load, tie, cap, lease_end, blocked)
+  local places = parse(m)
+  local on = lease_end > 0 and blocked == '' and load < cap and 1 or 0
+  local was = m.on
+  if was == 1 then
+    for i = 1, #places do
+      local place = places[i]
+      if place.weight > 0 then
+        if on == 0 then
+          leave(m, place)
+        elseif place.strategy == LEAST then
+          call('ZREM', PREFIX .. 'least:' .. place.pool, least_name(m))
+        end
+      end
+    end
+  end
+  m.load, m.tie, m.cap, m.lease, m.blocked, m.on, m.dirty = load, tie, cap, lease_end, blocked, on, true
+  if on == 1 then
+    for i = 1, #places do
+      local place = places[i]
+      if place.weight > 0 then
+        if was == 0 then
+          enter(m, place)
+        elseif place.strategy == LEAST then
+          call('ZADD', PREFIX .. 'least:' .. place.pool, load / place.weight, least_name(m))
+        end
+      end
+    end
+  end
+end
+
+local function set_lease(m, lease_end)
+  if lease_end ~= m.lease then
+    leases_changed = true
+    if lease_end > 0 then
+      call('ZADD', PREFIX .. 'leases', lease_end, m.id)
+    else
+      call('ZREM', PREFIX .. 'leases', m.id)
+    end
+    parse(m)
+    set(m, m.load, m.tie, m.cap, lease_end, m.blocked)
+  end
+end
+
+local function add_load(m, delta)
+  if m.load + delta < 0 then broken('load of ' .. m.id .. ' is below zero') end
+  parse(m)
+  set(m, m.load + delta, m.tie, m.cap, m.lease, m.blocked)
+end
+
+-- Chooses a member of the pool and charges him for it. Nil: nobody can be picked.
+local function pick(p)
+  local v = p.v
+  while v[SUM] > 0 do
+    local id, class, key, score, next_score
+    if v[STRATEGY] == LEAST then
+      id = sub(call('ZRANGE', PREFIX .. 'least:' .. p.id, 0, 0)[1] or broken('nobody in ' .. p.id), 9)
+    else
+      local base, count, sum = v[BASE], v[COUNT] + 1, v[SUM]
+      local best, soonest, any, most = nil, huge, nil, -huge
+      for i = 6, #v, 2 do
+        local weight, head = v[i], v[i + 1]
+        local credit = weight * base + weight * count / sum - head
+        if credit > most then any, most = i, credit end
+        if credit > 1e-9 then
+          local deadline = (head + 1) / weight - base
+          if deadline < soonest then best, soonest = i, deadline end
+        end
+      end
+      class = best or any or broken('nobody in ' .. p.id)
+      key = class_key(v[class], p.id)
+      local two = call('ZRANGE', key, 0, 1, 'WITHSCORES')
+      id, score, next_score = two[1] or broken('nobody in ' .. p.id), v[class + 1] + 1, tonumber(two[4] or huge)
+    end
+    local m = known(id)
+    if lease > now or m.lease > now then
+      if class then
+        v[COUNT] = v[COUNT] + 1
+        v[class + 1] = score < next_score and score or next_score
+        call('ZADD', key, score, id)
+      end
+      p.dirty = true
+      return m
+    end
+    -- His lease is over and this call's sweep did not come to him.
+    if ends_left == 0 then return nil end
+    ends_left = ends_left - 1
+    set_lease(m, 0)
+  end
+end
+
+-- One more for a member who was picked.
+local function assign(m)
+  turn = turn + 1
+  if m.n_least == 0 and m.load + 1 < m.cap then
+    m.load, m.tie, m.dirty = m.load + 1, TIE + turn, true
+  else
+    parse(m)
+    set(m, m.load + 1, TIE + turn, m.cap, m.lease, m.blocked)
+  end
+end
+
+local function load_open(subject, value)
+  local list = {}
+  if value then
+    for record in string.gmatch(value, '[^\30]+') do
+      local id, p, m, holder, epoch, settled =
+        string.match(record, '^([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)$')
+      list[#list + 1] = { id = id, pool = p, member = m, holder = holder, epoch = tonumber(epoch), settled = settled }
+    end
+  end
+  opens[subject] = list
+  return list
+end
+
+local function open(subject)
+  return opens[subject] or load_open(subject, call('GET', PREFIX .. 'open:' .. subject))
+end
+
+local function find(list, pool_id, allocation)
+  for i = 1, #list do
+    local e = list[i]
+    if e.pool == pool_id and (not allocation or e.id == allocation) then return e, i end
+  end
+end
+
+local function wait(p, subject)
+  turn = turn + 1
+  call('ZADD', PREFIX .. 'waiting:' .. p.id, turn, subject)
+  p.v[WAITING] = p.v[WAITING] + 1
+  p.dirty = true
+end
+
+local function stop_waiting(pool_id, subject)
+  if call('ZREM', PREFIX .. 'waiting:' .. pool_id, subject) == 0 then broken(subject .. ' does not wait') end
+  local p = pool(pool_id)
+  if p then
+    p.v[WAITING] = p.v[WAITING] - 1
+    p.dirty, p.oldest = true, nil
+  end
+end
+
+local function oldest(p)
+  if not p.oldest then
+    local first = call('ZRANGE', PREFIX .. 'waiting:' .. p.id, 0, 0, 'WITHSCORES')
+    p.oldest = first[1] or broken('nobody waits in ' .. p.id)
+    p.oldest_turn = tonumber(first[2])
+  end
+  return p.oldest_turn
+end
+
+-- Hands waiting subjects of the touched pools to free members: always the one that has waited longest.
+local function wake()
+  while wake_left > 0 do
+    local p
+    for i = 1, #touched do
+      local q = touched[i]
+      if q.v[WAITING] > 0 and q.v[SUM] > 0 and (not p or oldest(q) < oldest(p)) then p = q end
+    end
+    if not p then return end
+    local m = pick(p)
+    if m then
+      oldest(p)
+      local subject = p.oldest
+      local list = open(subject)
+      local e = find(list, p.id) or broken(subject .. ' waits for nothing')
+      stop_waiting(p.id, subject)
+      assign(m)
+      e.member, list.dirty = m.id, true
+      wake_left = wake_left - 1
+      local n = #woken
+      woken[n + 1], woken[n + 2], woken[n + 3], woken[n + 4], woken[n + 5] = e.id, p.id, subject, m.id, e.holder
+    elseif v_stuck then
+      return
+    end
+  end
+end
