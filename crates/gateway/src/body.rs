@@ -1,0 +1,139 @@
+//! Reading a request's body: so many bytes, in so much time, and no more than so many bytes of all requests together.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::{
+    HeaderMap,
+    body::{Body, Incoming},
+    header,
+};
+
+use crate::refusal::Refusal;
+
+/// Bytes of bodies in memory, over all workers.
+#[derive(Debug, Clone)]
+pub(crate) struct Budget {
+    used: Arc<AtomicUsize>,
+    limit: usize,
+}
+
+/// A part of the budget, given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            used: Arc::default(),
+            limit,
+        }
+    }
+
+    fn share(&self) -> Share {
+        Share {
+            budget: self.clone(),
+            bytes: 0,
+        }
+    }
+}
+
+impl Share {
+    fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
+        self.bytes += bytes;
+        match self.budget.used.fetch_add(bytes, Relaxed) + bytes {
+            used if used <= self.budget.limit => Ok(()),
+            _ => Err(Refusal::Busy),
+        }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.used.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// Limits on one body.
+#[derive(Debug, Clone)]
+pub(crate) struct Limits {
+    pub(crate) bytes: usize,
+    pub(crate) time: Duration,
+    pub(crate) budget: Budget,
+}
+
+/// The whole body. Keep the share as long as anything made of the body is kept.
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    mut body: Incoming,
+    limits: &Limits,
+) -> Result<(Bytes, Share), Refusal> {
+    // An announced length is judged before anything is read, and reading never begins: "Expect: 100-continue" is
+    // then answered by the refusal.
+    if body.size_hint().lower() > limits.bytes as u64 {
+        discard(headers, body, limits.time);
+        return Err(Refusal::TooLarge);
+    }
+    let mut share = limits.budget.share();
+    let result =
+        tokio::time::timeout(limits.time, collect(&mut body, limits.bytes, &mut share)).await;
+    match result.unwrap_or(Err(Refusal::SlowBody)) {
+        Ok(bytes) => Ok((bytes, share)),
+        Err(refusal) => {
+            if refusal != Refusal::SlowBody {
+                discard(headers, body, limits.time);
+            }
+            Err(refusal)
+        }
+    }
+}
+
+async fn collect(body: &mut Incoming, limit: usize, share: &mut Share) -> Result<Bytes, Refusal> {
+    let mut first = Bytes::new();
+    let mut rest = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        // Trailers mean nothing here.
+        let Ok(data) = frame.map_err(|_| Refusal::BrokenBody)?.into_data() else {
+            continue;
+        };
+        share.grow(data.len())?;
+        if first.len() + rest.len() + data.len() > limit {
+            return Err(Refusal::TooLarge);
+        }
+        match (first.is_empty(), rest.is_empty()) {
+            // Nearly every callback arrives in one piece, which is used as it is.
+            (true, true) => first = data,
+            (false, true) => {
+                rest.reserve(first.len() + data.len());
+                rest.extend_from_slice(&std::mem::take(&mut first));
+                rest.extend_from_slice(&data);
+            }
+            _ => rest.extend_from_slice(&data),
+        }
+    }
+    Ok(if rest.is_empty() {
+        first
+    } else {
+        rest.freeze()
+    })
+}
+
+/// Reads what a refused sender still has to say, for a while: closing at once would reset the connection, and the
+/// answer could be lost on the way.
+pub(crate) fn discard(headers: &HeaderMap, mut body: Incoming, time: Duration) {
+    if body.is_end_stream() || headers.contains_key(header::EXPECT) {
+        return;
+    }
+    let drain = async move { while let Some(Ok(_)) = body.frame().await {} };
+    drop(tokio::spawn(tokio::time::timeout(time, drain)));
+}

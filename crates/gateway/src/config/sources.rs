@@ -1,0 +1,113 @@
+//! Where configuration comes from, and how the layers are laid over each other.
+
+use std::{collections::HashMap, path::PathBuf};
+
+use config::{ConfigError, Environment, File, FileFormat, Map};
+
+use super::Error;
+
+const DEFAULTS: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../config/gateway.toml"
+));
+
+/// Files and environment, as the caller found them. Secrets are looked up in the same environment.
+#[derive(Clone, Default)]
+pub struct Sources {
+    /// Later files win.
+    pub files: Vec<PathBuf>,
+    /// `PAIDAN__…` are settings; any other name may be meant by `env:NAME`.
+    pub env: HashMap<String, String>,
+}
+
+impl Sources {
+    pub(super) fn merge(&self) -> Result<config::Config, Error> {
+        let mut builder =
+            config::Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml));
+        for file in &self.files {
+            // Read here, so that an unreadable file is named and a syntax error shows no line of it.
+            let text = std::fs::read_to_string(file).map_err(|error| {
+                Error::new(
+                    file.display().to_string(),
+                    format!("cannot be read: {error}"),
+                )
+            })?;
+            let at = |problem: String| Error::new(file.display().to_string(), problem);
+            let layer = File::from_str(&text, FileFormat::Toml);
+            config::Config::builder()
+                .add_source(layer.clone())
+                .build()
+                .map_err(|error| at(syntax(&error, &text)))?;
+            builder = builder.add_source(layer);
+        }
+        let settings: Map<String, String> = self
+            .env
+            .iter()
+            .filter(|(name, _)| name.starts_with("PAIDAN__"))
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        let environment = Environment::with_prefix("PAIDAN")
+            .prefix_separator("__")
+            .separator("__")
+            .try_parsing(true)
+            .source(Some(settings));
+        builder.add_source(environment).build().map_err(describe)
+    }
+}
+
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sources")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Key and problem, without the value that was found: it may be a secret in the wrong place.
+pub(super) fn describe(error: ConfigError) -> Error {
+    match error {
+        ConfigError::NotFound(key) => Error::new(key, "is missing"),
+        ConfigError::Type { expected, key, .. } => {
+            Error::new(key.unwrap_or_default(), format!("must be {expected}"))
+        }
+        ConfigError::At { error, key, .. } => {
+            let inner = describe(*error);
+            let outer = key.unwrap_or_default();
+            if inner.key.is_empty() {
+                Error {
+                    key: outer,
+                    ..inner
+                }
+            } else {
+                inner.under(&outer)
+            }
+        }
+        ConfigError::Message(text) => Error::new("", without_value(text)),
+        other => Error::new("", without_value(other.to_string())),
+    }
+}
+
+/// serde's own messages repeat what they found, all but the name of a field, which is a key.
+fn without_value(text: String) -> String {
+    match text.split_once(", expected ") {
+        Some((found, expected)) if !found.starts_with("unknown field") => {
+            format!("must be {expected}")
+        }
+        _ => text,
+    }
+}
+
+/// TOML's own message quotes the line, which may hold a secret: keep the position only.
+fn syntax(error: &ConfigError, text: &str) -> String {
+    let message = error.to_string();
+    let place = message
+        .lines()
+        .find(|line| line.contains("line "))
+        .unwrap_or_default();
+    let place = place.find("line ").map_or("", |at| &place[at..]);
+    if text.trim().is_empty() {
+        "is empty".to_owned()
+    } else {
+        format!("is not TOML: {place}")
+    }
+}
