@@ -177,7 +177,7 @@ impl Receiver {
 impl Opener {
     fn signed(&self, query: &Query<'_>, text: &str) -> bool {
         let ours = signature(self.token.expose(), &query.timestamp, &query.nonce, text);
-        ours.as_slice().ct_eq(query.msg_signature.as_bytes()).into()
+        same(&ours, query.msg_signature.as_bytes())
     }
 
     /// The message and the receive id it is addressed to.
@@ -239,13 +239,32 @@ fn signature(token: &str, timestamp: &str, nonce: &str, text: &str) -> [u8; 40] 
     for part in parts {
         sha1.update(part);
     }
-    let digest: [u8; 20] = sha1.finalize().into();
+    hex(sha1.finalize().into())
+}
+
+fn hex(digest: [u8; 20]) -> [u8; 40] {
     let mut hex = [0; 40];
-    for (pair, byte) in hex.chunks_exact_mut(2).zip(digest) {
-        pair[0] = HEX[usize::from(byte >> 4)];
-        pair[1] = HEX[usize::from(byte & 15)];
+    for (pair, byte) in hex.as_chunks_mut().0.iter_mut().zip(digest) {
+        *pair = [byte >> 4, byte & 15];
+    }
+    for digit in &mut hex {
+        *digit += if *digit > 9 { b'a' - 10 } else { b'0' };
     }
     hex
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
+/// Compares in constant time, eight bytes at once: byte by byte it costs a tenth of the whole call.
+fn same(ours: &[u8; 40], theirs: &[u8]) -> bool {
+    let (ours, theirs) = (ours.as_chunks::<8>().0, theirs.as_chunks::<8>());
+    if theirs.0.len() != ours.len() || !theirs.1.is_empty() {
+        return false;
+    }
+    let words = ours.iter().zip(theirs.0);
+    let difference = words.fold(0, |difference, (ours, theirs)| {
+        difference | (u64::from_ne_bytes(*ours) ^ u64::from_ne_bytes(*theirs))
+    });
+    difference.ct_eq(&0).into()
+}
+
+#[cfg(test)]
+mod tests;

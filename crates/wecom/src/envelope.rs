@@ -5,8 +5,8 @@
 
 use std::borrow::Cow;
 
+use memchr::{memchr, memchr_iter, memchr2};
 use serde::Deserialize;
-use url::form_urlencoded;
 
 use crate::crypto::Sealed;
 use crate::xml::{Scanner, Token, XmlError};
@@ -50,15 +50,23 @@ pub fn parse(body: &[u8]) -> Result<Envelope<'_>, EnvelopeError> {
     let text = std::str::from_utf8(body).map_err(|_| EnvelopeError::Utf8)?;
     let mut scanner = Scanner::new(text)?;
     let (mut to_user_name, mut agent_id, mut encrypt) = (None, None, None);
-    while let Some(token) = scanner.next()? {
-        let Token::Open(name) = token else { continue };
-        match (scanner.depth(), name) {
-            (1, "xml") => {}
-            (1, _) => return Err(EnvelopeError::Root),
-            (2, "Encrypt") if encrypt.is_some() => return Err(EnvelopeError::TwoEncrypt),
-            (2, "Encrypt") => encrypt = Some(trimmed(scanner.element_text()?)),
-            (2, "ToUserName") => to_user_name = Some(trimmed(scanner.element_text()?)),
-            (2, "AgentID") => agent_id = Some(trimmed(scanner.element_text()?)),
+    loop {
+        let (name, text) = match scanner.plain_element() {
+            Some((name, text)) if scanner.depth() == 1 => (name, Cow::Borrowed(text)),
+            Some(_) => continue,
+            None => match scanner.next()? {
+                None => break,
+                Some(Token::Open("xml")) if scanner.depth() == 1 => continue,
+                Some(Token::Open(_)) if scanner.depth() == 1 => return Err(EnvelopeError::Root),
+                Some(Token::Open(name)) if scanner.depth() == 2 => (name, scanner.element_text()?),
+                Some(_) => continue,
+            },
+        };
+        match name {
+            "Encrypt" if encrypt.is_some() => return Err(EnvelopeError::TwoEncrypt),
+            "Encrypt" => encrypt = Some(trimmed(text)),
+            "ToUserName" => to_user_name = Some(trimmed(text)),
+            "AgentID" => agent_id = Some(trimmed(text)),
             _ => {}
         }
     }
@@ -82,6 +90,10 @@ pub fn parse_json(body: &[u8]) -> Result<Envelope<'_>, EnvelopeError> {
         agentid: serde_json::Value,
         #[serde(borrow, default, alias = "Encrypt")]
         encrypt: Cow<'a, str>,
+    }
+    // serde would also take an array of the values.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(EnvelopeError::Json);
     }
     let json: Json<'_> = serde_json::from_slice(body).map_err(|_| EnvelopeError::Json)?;
     if json.encrypt.is_empty() {
@@ -137,11 +149,16 @@ impl<'a> Query<'a> {
     /// Reads what stands behind the `?`, as it was on the wire. Parameters may come in any order.
     pub fn parse(raw: &'a str) -> Result<Self, QueryError> {
         let mut values: [Option<Cow<'a, str>>; 4] = [None, None, None, None];
-        for (name, value) in form_urlencoded::parse(raw.as_bytes()) {
+        let mut start = 0;
+        for end in memchr_iter(b'&', raw.as_bytes()).chain([raw.len()]) {
+            let pair = &raw[start..end];
+            start = end + 1;
+            let equals = memchr(b'=', pair.as_bytes()).unwrap_or(pair.len());
+            let (name, value) = (&pair[..equals], pair.get(equals + 1..).unwrap_or_default());
             let Some(index) = NAMES.iter().position(|known| *known == name) else {
                 continue;
             };
-            if values[index].replace(value).is_some() {
+            if values[index].replace(percent_decoded(value)).is_some() {
                 return Err(QueryError::Repeated(NAMES[index]));
             }
         }
@@ -163,6 +180,30 @@ impl<'a> Query<'a> {
             None => Err(QueryError::Missing(NAMES[3])),
         }
     }
+}
+
+/// `+` is a blank and `%XX` a byte, as forms have it; a stray `%` stays. Bytes that are no UTF-8 are
+/// replaced, and the signature fails.
+fn percent_decoded(value: &str) -> Cow<'_, str> {
+    if memchr2(b'%', b'+', value.as_bytes()).is_none() {
+        return Cow::Borrowed(value);
+    }
+    let mut decoded = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let escaped = after.split_at_checked(2).filter(|_| byte == b'%');
+        let escaped = escaped.and_then(|(digits, after)| Some((hex_byte(digits)?, after)));
+        let (byte, after) = escaped.unwrap_or((if byte == b'+' { b' ' } else { byte }, after));
+        decoded.push(byte);
+        rest = after;
+    }
+    Cow::Owned(String::from_utf8_lossy(&decoded).into_owned())
+}
+
+fn hex_byte(digits: &[u8]) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let [high, low] = digits else { return None };
+    u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()
 }
 
 const NAMES: [&str; 4] = ["msg_signature", "timestamp", "nonce", "echostr"];
@@ -200,3 +241,6 @@ fn push_element(body: &mut String, name: &str, text: &str) {
         body.push_str(piece);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -227,3 +227,6 @@ impl std::fmt::Debug for Body {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,14 +8,23 @@
 //! It knows no web framework and no store, and reads the clock only where the caller gives it none. "Page
 //! 90968" in these docs means `https://developer.work.weixin.qq.com/document/path/90968`.
 
+#![warn(missing_docs)]
+
 pub mod client;
 pub mod crypto;
 pub mod envelope;
 pub mod error;
 pub mod event;
+#[cfg(feature = "measure")]
+#[doc(hidden)]
+pub mod measure;
 mod redacted;
 mod xml;
 
 pub use error::Error;
 pub use redacted::Redacted;
 pub use xml::{MAX_BYTES, MAX_DEPTH, XmlError};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -53,6 +53,8 @@ pub(crate) struct Scanner<'a> {
     depth: usize,
     root_seen: bool,
     empty_element: bool,
+    /// No line end and no character needs changing anywhere; only references may.
+    clean: bool,
 }
 
 impl<'a> Scanner<'a> {
@@ -60,19 +62,40 @@ impl<'a> Scanner<'a> {
         if text.len() > MAX_BYTES {
             return Err(XmlError::Size);
         }
-        let at = if text.starts_with('\u{feff}') {
-            '\u{feff}'.len_utf8()
-        } else {
-            0
-        };
         Ok(Self {
             text,
-            at,
+            at: if text.starts_with('\u{feff}') { 3 } else { 0 },
             open: [""; MAX_DEPTH],
             depth: 0,
             root_seen: false,
             empty_element: false,
+            clean: memchr2(b'\r', 0, text.as_bytes()).is_none(),
         })
+    }
+
+    /// Reads a whole element of the shape WeCom almost always sends, `<a><![CDATA[…]]></a>` or
+    /// `<a>…</a>` with nothing to decode, in one step. Anything else gives `None` and stays unread
+    /// for [`Scanner::next`]. A shortcut only: both ways give the same name and text.
+    pub(crate) fn plain_element(&mut self) -> Option<(&'a str, &'a str)> {
+        if self.depth == 0 || self.depth == MAX_DEPTH || !self.clean || self.empty_element {
+            return None;
+        }
+        let inside = self.rest().strip_prefix('<')?;
+        let (name, rest) = inside.split_at_checked(name_len(inside.as_bytes()))?;
+        let content = rest.strip_prefix('>').filter(|_| !name.is_empty())?;
+        let (text, rest) = match content.strip_prefix("<![CDATA[") {
+            Some(section) => {
+                let (text, rest) = section.split_at_checked(memchr(b']', section.as_bytes())?)?;
+                (text, rest.strip_prefix("]]>")?)
+            }
+            None => content.split_at_checked(memchr2(b'<', b'&', content.as_bytes())?)?,
+        };
+        let rest = rest
+            .strip_prefix("</")?
+            .strip_prefix(name)?
+            .strip_prefix('>')?;
+        self.at = self.text.len() - rest.len();
+        Some((name, text))
     }
 
     /// How many elements are open.
@@ -104,7 +127,8 @@ impl<'a> Scanner<'a> {
             }
             match rest.as_bytes().get(1) {
                 Some(b'/') => return self.end_tag(rest).map(Some),
-                Some(b'?') => self.skip(rest, "<?", "?>")?,
+                Some(b'?') if name_len(&rest.as_bytes()[2..]) > 0 => self.skip(rest, "<?", "?>")?,
+                Some(b'?') => return Err(self.malformed()),
                 Some(b'!') => {
                     if let Some(section) = self.section(rest)? {
                         return Ok(Some(Token::Text(decode(section, false))));
@@ -148,7 +172,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn start_tag(&mut self, rest: &'a str) -> Result<Token<'a>, XmlError> {
-        let name = &rest[1..1 + name_len(&rest[1..])];
+        let name = &rest[1..1 + name_len(&rest.as_bytes()[1..])];
         if name.is_empty() || (self.depth == 0 && self.root_seen) {
             return Err(self.malformed());
         }
@@ -222,15 +246,27 @@ fn is_blank(text: &str) -> bool {
 }
 
 /// Length of the name at the start of `text`; 0 when there is none. Letters beyond ASCII pass.
-fn name_len(text: &str) -> usize {
-    let part_of_name = |byte: &u8| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'-' | b'.' | 0x80..)
-    };
-    match text.as_bytes().first() {
+fn name_len(text: &[u8]) -> usize {
+    match text.first() {
         None | Some(b'0'..=b'9' | b'-' | b'.') => 0,
-        _ => text.bytes().take_while(|byte| part_of_name(byte)).count(),
+        _ => text
+            .iter()
+            .take_while(|byte| NAME[usize::from(**byte)])
+            .count(),
     }
 }
+
+/// Which bytes may stand in a name.
+static NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric()
+            || matches!(byte as u8, b'_' | b':' | b'-' | b'.' | 0x80..);
+        byte += 1;
+    }
+    table
+};
 
 /// Where the start tag ends (behind its `>`), and whether it is an empty element.
 fn tag_end(tag: &[u8], after_name: usize) -> Option<(usize, bool)> {
@@ -325,3 +361,6 @@ fn reference(text: &str) -> Option<(char, usize)> {
     };
     Some((c, end + 1))
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,30 +18,47 @@ struct Node<'a> {
     leaf: bool,
 }
 
+impl Node<'_> {
+    fn is_field(&self, name: &str) -> bool {
+        self.depth == 1 && self.name == name
+    }
+}
+
 impl<'a> Fields<'a> {
     pub(super) fn parse(plaintext: &'a str) -> Result<Self, XmlError> {
         let mut scanner = Scanner::new(plaintext)?;
         let mut nodes: Vec<Node<'a>> = Vec::with_capacity(16);
         // Text belongs to the last node until an end tag: after that it is layout.
         let mut in_leaf = false;
-        while let Some(token) = scanner.next()? {
+        loop {
+            let plain = scanner.plain_element();
+            let token = match plain {
+                Some((name, _)) => Token::Open(name),
+                None => match scanner.next()? {
+                    Some(token) => token,
+                    None => return Ok(Self(nodes)),
+                },
+            };
             match token {
                 Token::Open(name) => {
-                    let depth = scanner.depth() - 1;
                     if in_leaf && let Some(parent) = nodes.last_mut() {
                         parent.leaf = false;
                         parent.text = Cow::Borrowed("");
                     }
+                    let (depth, text) = match plain {
+                        Some((_, text)) => (scanner.depth(), text),
+                        None => (scanner.depth() - 1, ""),
+                    };
                     // The root itself is no field.
-                    in_leaf = depth > 0;
-                    if in_leaf {
+                    if depth > 0 {
                         nodes.push(Node {
                             depth,
                             name,
-                            text: Cow::Borrowed(""),
+                            text: Cow::Borrowed(text),
                             leaf: true,
                         });
                     }
+                    in_leaf = depth > 0 && plain.is_none();
                 }
                 Token::Text(piece) => {
                     if in_leaf && let Some(node) = nodes.last_mut() {
@@ -51,21 +68,17 @@ impl<'a> Fields<'a> {
                 Token::Close => in_leaf = false,
             }
         }
-        Ok(Self(nodes))
     }
 
     /// The text of the first top-level node of this name, trimmed; nothing if it is absent or empty.
     /// For ids, enums and numbers.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        Some(self.text(name)?.trim()).filter(|text| !text.is_empty())
+        Some(self.text(name)?.trim_ascii()).filter(|text| !text.is_empty())
     }
 
     /// The same untrimmed, for what people wrote.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        let node = self
-            .0
-            .iter()
-            .find(|node| node.depth == 1 && node.name == name)?;
+        let node = self.0.iter().find(|node| node.is_field(name))?;
         Some(node.text.as_ref()).filter(|text| !text.is_empty())
     }
 
@@ -98,12 +111,9 @@ impl<'a> Fields<'a> {
 
     /// Every top-level node of this name.
     pub(super) fn repeated(&self, name: &str) -> Vec<String> {
-        let nodes = self
-            .0
-            .iter()
-            .filter(|node| node.depth == 1 && node.name == name);
+        let nodes = self.0.iter().filter(|node| node.is_field(name));
         nodes
-            .map(|node| node.text.trim())
+            .map(|node| node.text.trim_ascii())
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
             .collect()
@@ -116,7 +126,7 @@ impl<'a> Fields<'a> {
         for node in &self.0 {
             match node.depth {
                 1 => inside = node.name == list,
-                2 if inside && node.leaf => items.push(node.text.trim().to_owned()),
+                2 if inside && node.leaf => items.push(node.text.trim_ascii().to_owned()),
                 _ => {}
             }
         }
