@@ -47,9 +47,13 @@ if fields.err then
 end
 local block, yield = tonumber(fields[3] or 0) or 0, tonumber(fields[6] or 0) or 0
 
+local function written(w)
+  return string.format("%d %s", w.bucket, table.concat(w.counts, " "))
+end
+
 -- "<newest bucket> <its count> <the count before> …". Counts from a future bucket (the clock was set back)
 -- are kept as if they were of now.
-local function window(text, grain)
+local function window(field, text, grain)
   local bucket, newest, kept = math.floor(now / grain), nil, {}
   for word in string.gmatch(text or "", "%d+") do
     if newest then kept[#kept + 1] = tonumber(word) else newest = tonumber(word) end
@@ -59,7 +63,9 @@ local function window(text, grain)
     counts[i] = kept[i - shift] or 0
     total = total + counts[i]
   end
-  return { bucket = bucket, grain = grain, counts = counts, total = total }
+  local w = { bucket = bucket, grain = grain, counts = counts, total = total }
+  if newest and newest > bucket then redis.call("HSET", budget, field, written(w)) end
+  return w
 end
 
 local function full_until(w, limit)
@@ -70,11 +76,6 @@ local function full_until(w, limit)
     if left < limit then return (w.bucket - i + 1 + BUCKETS) * w.grain end
   end
   return now + w.grain
-end
-
-local function text_with_one_more(w)
-  w.counts[1] = w.counts[1] + 1
-  return string.format("%d %s", w.bucket, table.concat(w.counts, " "))
 end
 
 local function expiries()
@@ -89,7 +90,7 @@ end
 
 if block > now then return wait(block, "blocked") end
 
-local minute, hour = window(fields[1], MINUTE), window(fields[2], HOUR)
+local minute, hour = window("minute", fields[1], MINUTE), window("hour", fields[2], HOUR)
 local hour_until, minute_until = full_until(hour, hour_limit), full_until(minute, minute_limit)
 if hour_until > 0 and hour_until >= minute_until then return wait(hour_until, "hour") end
 if minute_until > 0 then return wait(minute_until, "minute") end
@@ -113,7 +114,8 @@ if parallel > 0 then
   redis.call("ZADD", flight, now + lease_ms, permit)
 end
 
-redis.call("HSET", budget, "minute", text_with_one_more(minute), "hour", text_with_one_more(hour))
+minute.counts[1], hour.counts[1] = minute.counts[1] + 1, hour.counts[1] + 1
+redis.call("HSET", budget, "minute", written(minute), "hour", written(hour))
 redis.call("ZADD", index, math.max(now + BUDGET_TTL_MS, block), api)
 redis.call("PEXPIRE", index, INDEX_TTL_MS)
 expiries()

@@ -2,7 +2,8 @@
 -- lock_acquire: all of some names for one owner, or none of them, with a new fence number.
 --
 -- KEYS[1]   fence      hash    {corp}:v1:fence         generation, counter
--- KEYS[2..] locks      string  {corp}:v1:lock:<what>   "<owner> <lease end> <longest end>"; at most 16
+-- KEYS[2..] locks      string  {corp}:v1:lock:<what>   at most 16
+--                              "<owner> <lease end> <ms from there to the longest end>"
 -- ARGV[1]   owner      string  random, new for every attempt, no spaces
 -- ARGV[2]   lease_ms   integer
 -- ARGV[3]   longest_ms integer renewals cannot go beyond this
@@ -33,7 +34,8 @@ end
 local counter = redis.call("HINCRBY", fence, "counter", 1)
 local generation = tonumber(redis.call("HGET", fence, "generation"))
 local left = math.min(lease_ms, longest_ms)
-local value = string.format("%s %d %d", owner, now + left, now + longest_ms)
+-- At most 28 bytes: one more would cost 16 more of memory.
+local value = string.format("%s %d %d", owner, now + left, longest_ms - left)
 for i = 2, #KEYS do
   redis.call("SET", KEYS[i], value, "PX", left)
 end

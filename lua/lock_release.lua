@@ -1,7 +1,7 @@
 #!lua
 -- lock_release: free the names that this owner has; those of others stay.
 --
--- KEYS[1..] locks   string  {corp}:v1:lock:<what>   "<owner> <lease end> <longest end>"
+-- KEYS[1..] locks   string  {corp}:v1:lock:<what>   "<owner> <lease end> <ms from there to the longest end>"
 -- ARGV[1]   owner   string
 --
 -- Returns  {"RELEASED", n}

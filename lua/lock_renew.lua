@@ -1,7 +1,7 @@
 #!lua
 -- lock_renew: another lease for the names of one owner, if he still has all of them. Never takes one again.
 --
--- KEYS[1..] locks     string  {corp}:v1:lock:<what>   "<owner> <lease end> <longest end>"
+-- KEYS[1..] locks     string  {corp}:v1:lock:<what>   "<owner> <lease end> <ms from there to the longest end>"
 -- ARGV[1]   owner     string
 -- ARGV[2]   lease_ms  integer
 -- ARGV[3]   now_ms    integer "" in production: the script asks TIME
@@ -18,12 +18,12 @@ end
 
 local left, ends = lease_ms, {}
 for i = 1, #KEYS do
-  local held_by, until_ms, longest = string.match(redis.call("GET", KEYS[i]) or "", "^(%S+) (%d+) (%d+)$")
+  local held_by, until_ms, more_ms = string.match(redis.call("GET", KEYS[i]) or "", "^(%S+) (%d+) (%d+)$")
   if held_by ~= owner or tonumber(until_ms) <= now then return { "LOST", i - 1 } end
-  ends[i] = longest
-  left = math.min(left, longest - now)
+  ends[i] = until_ms + more_ms
+  left = math.min(left, ends[i] - now)
 end
 for i = 1, #KEYS do
-  redis.call("SET", KEYS[i], string.format("%s %d %s", owner, now + left, ends[i]), "PX", left)
+  redis.call("SET", KEYS[i], string.format("%s %d %d", owner, now + left, ends[i] - now - left), "PX", left)
 end
 return { "RENEWED", left }

@@ -255,7 +255,9 @@ impl<C: Connection> Quota<C> {
 
     async fn read(&self, keys: &BudgetKeys, now_ms: Option<i64>) -> Result<(i64, Vec<Row>), Error> {
         let read = &self.scripts.read;
-        read.call(&mut self.conn.clone(), keys, now_ms).await
+        let (now, mut rows) = read.call(&mut self.conn.clone(), keys, now_ms).await?;
+        rows.sort_by(|a, b| a.api.cmp(&b.api));
+        Ok((now, rows))
     }
 
     async fn set_block(

@@ -34,8 +34,8 @@ impl Budget {
         if self.block_until_ms > now {
             return wait(self.block_until_ms, Reason::Blocked);
         }
-        let mut minute = Window::read(&self.minute, MINUTE_GRAIN_MS, now);
-        let mut hour = Window::read(&self.hour, HOUR_GRAIN_MS, now);
+        let mut minute = read(&mut self.minute, MINUTE_GRAIN_MS, now);
+        let mut hour = read(&mut self.hour, HOUR_GRAIN_MS, now);
         let minute_until = full_until(&minute, limits.per_minute, MINUTE_GRAIN_MS);
         let hour_until = full_until(&hour, limits.per_hour, HOUR_GRAIN_MS);
         if hour_until.is_some() && hour_until >= minute_until {
@@ -157,6 +157,16 @@ impl Budget {
             shrunk: self.shrunk,
         }
     }
+}
+
+/// Counts from a future bucket are written down as of now, or they would move on with the clock for ever.
+fn read(text: &mut String, grain_ms: i64, now: i64) -> Window {
+    let window = Window::read(text, grain_ms, now);
+    let newest = text.split(' ').next().and_then(|n| n.parse::<i64>().ok());
+    if newest.is_some_and(|newest| newest > window.bucket) {
+        *text = window.to_string();
+    }
+    window
 }
 
 /// When the window has room again; None = it has.
