@@ -61,8 +61,13 @@ use token::TokenSource;
 
 /// One HTTP exchange ends after this time. A call whose token is missing or refused makes up to four.
 pub const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// A token store that does not answer in this time counts as failed.
+pub const STORE_LIMIT: Duration = Duration::from_secs(1);
 /// Only one process renews a token at a time; it may take this long before another takes over.
 pub const TOKEN_LEASE: Duration = Duration::from_secs(10);
+/// No call takes longer, whatever happens to the token. Usually it is one exchange: [`Client::ensure_token`]
+/// before taking a lease on work keeps it so.
+pub const LONGEST_CALL: Duration = Duration::from_secs(45);
 
 /// An app of a corp.
 #[derive(Clone, Debug)]
@@ -89,6 +94,8 @@ pub struct Options {
     pub clock: Arc<dyn Clock>,
     /// See [`CALL_LIMIT`].
     pub call_limit: Duration,
+    /// See [`STORE_LIMIT`].
+    pub store_limit: Duration,
 }
 
 impl Default for Options {
@@ -96,6 +103,7 @@ impl Default for Options {
         Self {
             clock: Arc::new(SystemClock),
             call_limit: CALL_LIMIT,
+            store_limit: STORE_LIMIT,
         }
     }
 }
@@ -155,12 +163,7 @@ impl Client {
         }
         let http = Arc::new(Http::new(http, base_url, options.call_limit)?);
         let app = Arc::new(app);
-        let tokens = TokenSource::new(
-            Arc::clone(&http),
-            Arc::clone(&app),
-            store,
-            Arc::clone(&options.clock),
-        );
+        let tokens = TokenSource::new(Arc::clone(&http), Arc::clone(&app), store, &options);
         Ok(Self {
             inner: Arc::new(Inner {
                 http,

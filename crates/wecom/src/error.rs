@@ -128,11 +128,22 @@ impl Error {
         matches!(self, Self::Transport { sent: true, .. })
     }
 
-    /// Nothing of this app can succeed now, and the request is not to blame: keep it and wait.
+    /// Nothing of this app can succeed now, and the request is not to blame: keep it and wait. So it is when
+    /// there is no token, when WeCom refuses fresh tokens too, and when it refuses the app or its address.
     pub fn stops_the_app(&self) -> bool {
         match self {
             Self::Blocked { .. } => true,
-            Self::Api { api, errcode, .. } => *api == GETTOKEN || stops_the_app(*errcode),
+            Self::Api {
+                api,
+                errcode,
+                class,
+                ..
+            } => {
+                *api == GETTOKEN
+                    || stops_the_app(*errcode)
+                    || (classify(*errcode).class == Class::RefreshToken
+                        && *class == Class::PermanentConfig)
+            }
             Self::Transport { api, .. } => *api == GETTOKEN,
             Self::Invalid { .. } | Self::Config { .. } | Self::CursorLoop { .. } => false,
         }

@@ -73,17 +73,16 @@ impl Client {
             .http
             .exchange(call, ("access_token", token.expose()))
             .await;
-        if !matches!(
-            first,
-            Err(Error::Api {
-                class: Class::RefreshToken,
-                ..
-            })
-        ) {
+        let Err(Error::Api {
+            class: Class::RefreshToken,
+            errcode,
+            ..
+        }) = first
+        else {
             return first;
-        }
+        };
         // Refused, so without effect: what happens to the token from here on is reported as "not sent".
-        let token = inner.tokens.renew(&token).await?;
+        let token = inner.tokens.renew(&token, errcode).await?;
         let mut second = inner
             .http
             .exchange(call, ("access_token", token.expose()))

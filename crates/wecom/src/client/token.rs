@@ -1,5 +1,6 @@
 //! The access token of an app: kept in the process and in a store that all processes share.
 
+mod fetch;
 mod memory;
 mod pause;
 mod source;

@@ -9,25 +9,21 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use secrecy::ExposeSecret;
-use serde::Deserialize;
 use tokio::sync::watch;
 
+use super::fetch::{fetch, no_token};
 use super::pause::{Pause, Renewals};
 use super::{StoreFuture, Token, TokenStore};
 use crate::Error;
-use crate::client::http::{Call, Http, decode};
-use crate::client::{App, Clock, TOKEN_LEASE, api, lenient};
-use crate::error::{Class, Scope, TransportProblem};
+use crate::client::http::Http;
+use crate::client::{App, Clock, Options, TOKEN_LEASE, api};
+use crate::error::TransportProblem;
 
-/// A store that does not answer in this time counts as failed.
-const STORE_LIMIT: Duration = Duration::from_secs(1);
 /// How often a process looks whether the holder of the lease has stored a token.
 const POLL: Duration = Duration::from_millis(100);
-/// A token whose life WeCom does not tell, or tells as nothing, is used this long.
-const UNTOLD_LIFE_MS: u64 = 60_000;
-/// No token is used for less: a shorter one would have us call `gettoken` all the time.
-const SHORTEST_LIFE_MS: u64 = 5_000;
+/// How often at most: a clock that is set back must not make it wait for ever.
+const POLLS: u32 = 100;
+const LEASE_MS: u64 = TOKEN_LEASE.as_millis() as u64;
 
 /// A token, and which one it is in the order this process got them.
 #[derive(Clone)]
@@ -59,6 +55,7 @@ struct Shared {
     owner: String,
     store: Arc<dyn TokenStore>,
     clock: Arc<dyn Clock>,
+    store_limit: Duration,
     state: Mutex<State>,
 }
 
@@ -87,21 +84,20 @@ impl TokenSource {
         http: Arc<Http>,
         app: Arc<App>,
         store: Arc<dyn TokenStore>,
-        clock: Arc<dyn Clock>,
+        options: &Options,
     ) -> Self {
-        let app_key = app.key();
-        let owner = format!("{:032x}", rand::random::<u128>());
-        let state = Mutex::default();
+        let shared = Shared {
+            http,
+            app_key: app.key(),
+            app,
+            owner: format!("{:032x}", rand::random::<u128>()),
+            store,
+            clock: Arc::clone(&options.clock),
+            store_limit: options.store_limit,
+            state: Mutex::default(),
+        };
         Self {
-            shared: Arc::new(Shared {
-                http,
-                app,
-                app_key,
-                owner,
-                store,
-                clock,
-                state,
-            }),
+            shared: Arc::new(shared),
         }
     }
 
@@ -139,38 +135,53 @@ impl TokenSource {
         self.landed(flight).await
     }
 
-    /// Another token than the one WeCom refused.
-    pub(crate) async fn renew(&self, refused: &Held) -> Result<Held, Error> {
-        let flight = {
-            let now_ms = self.shared.clock.now_ms();
-            let mut state = self.shared.state();
-            if let Some(held) = &state.current
-                && held.generation != refused.generation
-                && held.token.is_live(now_ms)
-            {
-                return Ok(held.clone());
-            }
-            state.refused = true;
-            match &state.flight {
-                Some(flight) => flight.clone(),
-                None => {
-                    let closed = state.pause.check(now_ms).err();
-                    let closed = closed.or_else(|| {
-                        state
-                            .renewals
-                            .check(now_ms)
-                            .err()
-                            .map(|until| (until, None))
-                    });
-                    let permit = Permit {
-                        closed,
-                        counts_as_renewal: true,
-                    };
-                    self.start(&mut state, Some(refused.expose().to_owned()), permit)
-                }
-            }
+    /// Another token than the one WeCom refused with `errcode`.
+    pub(crate) async fn renew(&self, refused: &Held, errcode: i64) -> Result<Held, Error> {
+        let (flight, joined) = self.renewal(refused, errcode);
+        let Some(flight) = flight else {
+            return self.current().await;
         };
-        self.landed(flight).await
+        let held = self.landed(flight).await?;
+        if !joined || held.expose() != refused.expose() {
+            return Ok(held);
+        }
+        // The flight we joined had been sent before the refusal was known and brought the same token.
+        match self.renewal(&held, errcode).0 {
+            Some(flight) => self.landed(flight).await,
+            None => self.current().await,
+        }
+    }
+
+    /// The flight to wait for and whether others had started it; none if a newer token is there already.
+    fn renewal(&self, refused: &Held, errcode: i64) -> (Option<Flight>, bool) {
+        let now_ms = self.shared.clock.now_ms();
+        let mut state = self.shared.state();
+        if let Some(held) = &state.current
+            && held.generation != refused.generation
+            && held.token.is_live(now_ms)
+        {
+            return (None, true);
+        }
+        state.refused = true;
+        if let Some(flight) = &state.flight {
+            return (Some(flight.clone()), true);
+        }
+        let resting = || {
+            state
+                .renewals
+                .check(now_ms)
+                .err()
+                .map(|until_ms| (until_ms, Some(errcode)))
+        };
+        let closed = state.pause.check(now_ms).err().or_else(resting);
+        let permit = Permit {
+            closed,
+            counts_as_renewal: true,
+        };
+        (
+            Some(self.start(&mut state, Some(refused.expose().to_owned()), permit)),
+            false,
+        )
     }
 
     fn start(&self, state: &mut State, failed: Option<String>, permit: Permit) -> Flight {
@@ -219,7 +230,8 @@ impl Shared {
 
     /// Looks for a token other than `failed`: in the store, or at WeCom.
     async fn fly(&self, failed: Option<&str>, permit: Permit) -> Result<Token, Error> {
-        let mut waited = Duration::ZERO;
+        let started_ms = self.clock.now_ms();
+        let mut polls = 0;
         let (stored, leased) = loop {
             let stored = self
                 .store_call("load", self.store.load(&self.app_key))
@@ -236,19 +248,18 @@ impl Shared {
                     errcode,
                 });
             }
-            let lease_ms = u64::try_from(TOKEN_LEASE.as_millis()).unwrap_or(u64::MAX);
             let leased = match stored {
                 Some(_) => {
-                    let lease = self.store.try_lease(&self.app_key, &self.owner, lease_ms);
+                    let lease = self.store.try_lease(&self.app_key, &self.owner, LEASE_MS);
                     self.store_call("try_lease", lease).await
                 }
                 None => None,
             };
             match leased {
                 // Another process is at it. If it died, the lease ends; if it does not end, go without.
-                Some(false) if waited < TOKEN_LEASE => {
+                Some(false) if polls < POLLS && self.clock.now_ms() < started_ms + LEASE_MS => {
                     self.clock.sleep(POLL).await;
-                    waited += POLL;
+                    polls += 1;
                 }
                 // Without a store every process gets its own token.
                 Some(false) | None => break (stored.flatten(), false),
@@ -269,8 +280,7 @@ impl Shared {
         if permit.counts_as_renewal {
             self.state().renewals.count(self.clock.now_ms());
         }
-        let got = self.get_token().await;
-        let got = match got {
+        let got = match fetch(&self.http, &self.app, &*self.clock).await {
             Ok(token) => Ok(self.share(token, failed, stored).await),
             Err(error) => Err(error),
         };
@@ -307,7 +317,7 @@ impl Shared {
 
     /// `None` when the store failed; the cause stays inside because a server may echo the arguments.
     async fn store_call<T>(&self, what: &'static str, call: StoreFuture<'_, T>) -> Option<T> {
-        match tokio::time::timeout(STORE_LIMIT, call).await {
+        match tokio::time::timeout(self.store_limit, call).await {
             Ok(Ok(answer)) => Some(answer),
             Ok(Err(_)) => {
                 tracing::warn!(
@@ -326,35 +336,6 @@ impl Shared {
                 None
             }
         }
-    }
-
-    async fn get_token(&self) -> Result<Token, Error> {
-        #[derive(Deserialize)]
-        struct Got {
-            access_token: String,
-            #[serde(default, deserialize_with = "lenient::int")]
-            expires_in: Option<i64>,
-        }
-        let query = [("corpid", self.app.corp_id.as_str())];
-        let call = Call {
-            api: api::GETTOKEN,
-            query: &query,
-            body: None,
-        };
-        let secret = ("corpsecret", self.app.secret.expose_secret());
-        let body = self
-            .http
-            .exchange(call, secret)
-            .await
-            .map_err(as_no_token)?;
-        let got: Got = decode(api::GETTOKEN, &body).map_err(as_no_token)?;
-        if got.access_token.is_empty() {
-            return Err(no_token(TransportProblem::Shape, None));
-        }
-        Ok(Token::new(
-            got.access_token,
-            self.clock.now_ms() + usable_ms(got.expires_in),
-        ))
     }
 
     /// Writes down how a flight ended.
@@ -386,62 +367,5 @@ impl Shared {
                 Err(error)
             }
         }
-    }
-}
-
-/// How long a token may be used: a tenth less than WeCom says, at most five minutes less.
-fn usable_ms(expires_in_s: Option<i64>) -> u64 {
-    match expires_in_s
-        .and_then(|seconds| u64::try_from(seconds).ok())
-        .filter(|seconds| *seconds > 0)
-    {
-        Some(seconds) => {
-            let told_ms = seconds.saturating_mul(1_000);
-            (told_ms - (told_ms / 10).min(300_000)).max(SHORTEST_LIFE_MS)
-        }
-        None => UNTOLD_LIFE_MS,
-    }
-}
-
-/// Whatever became of `gettoken`, the call that needed the token was not sent.
-fn as_no_token(error: Error) -> Error {
-    match error {
-        Error::Transport {
-            problem, source, ..
-        } => no_token(problem, source),
-        Error::Api {
-            api,
-            errcode,
-            class,
-            scope,
-            errmsg_hint,
-            from_ip,
-            wrong_json,
-        } => {
-            let passing = matches!(class, Class::RetryWithBackoff | Class::RateLimited);
-            Error::Api {
-                api,
-                errcode,
-                class: if passing {
-                    class
-                } else {
-                    Class::PermanentConfig
-                },
-                scope: if passing { scope } else { Scope::App },
-                errmsg_hint,
-                from_ip,
-                wrong_json,
-            }
-        }
-        other => other,
-    }
-}
-
-fn no_token(problem: TransportProblem, source: Option<Arc<reqwest::Error>>) -> Error {
-    Error::Transport {
-        api: api::GETTOKEN,
-        sent: false,
-        problem,
-        source,
     }
 }
