@@ -1,1 +1,49 @@
-fn main() {}
+//! `cargo xtask`: everything a developer and CI run. Each subcommand is a module with its own arguments and one
+//! `run`; what they share is starting processes ([`process`]), free ports ([`ports`]), private Redis and Postgres
+//! ([`services`]) and lines that say what happens ([`progress`]).
+
+mod check;
+mod dev;
+mod ports;
+mod process;
+mod progress;
+mod root;
+mod services;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Builds, checks and runs Paidan from a checkout.
+///
+/// Nothing is installed but Debian packages that are missing, and only as root; no service of the system is used.
+/// Private servers live in `.paidan/` and end with the command that started them.
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    bin_name = "cargo xtask",
+    disable_help_subcommand = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Test(check::Args),
+    Up(dev::UpArgs),
+    Down(dev::DownArgs),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Test(args) => check::run(args),
+        Command::Up(args) => dev::up(args),
+        Command::Down(args) => dev::down(args),
+    };
+    result.unwrap_or_else(|error| {
+        progress::fail(&format!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,241 @@
+//! The checks themselves. Cheap ones first.
+
+use std::path::{Path, PathBuf};
+
+use super::Outcome;
+use super::count::Counts;
+use super::run::{cargo, has_cargo, show, show_and_keep};
+use crate::process::is_alive;
+use crate::root;
+use crate::services::{Keep, Package, Postgres, ensure};
+
+/// What the steps are given.
+pub(crate) struct Context {
+    /// More arguments for the test runner.
+    pub(crate) runner: Vec<String>,
+}
+
+/// One check.
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) run: fn(&Context) -> anyhow::Result<Outcome>,
+}
+
+/// All checks in their order.
+pub(crate) fn all() -> Vec<Step> {
+    vec![
+        Step {
+            name: "fmt",
+            what: "the code is formatted",
+            run: fmt,
+        },
+        Step {
+            name: "clippy",
+            what: "no lint complains",
+            run: clippy,
+        },
+        Step {
+            name: "rustdoc",
+            what: "the documentation builds without a warning",
+            run: rustdoc,
+        },
+        Step {
+            name: "ring",
+            what: "one crypto provider: nothing builds ring",
+            run: ring,
+        },
+        Step {
+            name: "deny",
+            what: "bans, licences and sources of all dependencies (cargo-deny)",
+            run: deny,
+        },
+        Step {
+            name: "tests",
+            what: "all tests, with real services (cargo-nextest, else cargo test)",
+            run: tests,
+        },
+        Step {
+            name: "doctests",
+            what: "the examples in the documentation",
+            run: doctests,
+        },
+    ]
+}
+
+fn fmt(_: &Context) -> anyhow::Result<Outcome> {
+    // Names only: a diff of everything would bury the rest.
+    let ok = show(&mut cargo(&["fmt", "--all", "--check", "--", "-l"]))?;
+    Ok(plain(ok, "run cargo fmt --all"))
+}
+
+fn clippy(_: &Context) -> anyhow::Result<Outcome> {
+    let args = [
+        "clippy",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ];
+    Ok(plain(show(&mut cargo(&args))?, "see clippy's words above"))
+}
+
+fn rustdoc(_: &Context) -> anyhow::Result<Outcome> {
+    let mut command = cargo(&["doc", "--locked", "--workspace", "--no-deps"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    Ok(plain(show(&mut command)?, "see rustdoc's words above"))
+}
+
+/// Two providers in one program make rustls panic at the first connection, so none but aws-lc-rs may be built.
+fn ring(_: &Context) -> anyhow::Result<Outcome> {
+    let args = [
+        "tree",
+        "--locked",
+        "--workspace",
+        "--target",
+        "all",
+        "--edges",
+        "normal,build,dev",
+    ];
+    let output = cargo(&args).args(["--invert", "ring"]).output()?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let absent = errors.contains("did not match any packages");
+    if output.stdout.is_empty() && (output.status.success() || absent) {
+        return Ok(Outcome::Passed(Counts::default()));
+    }
+    let tree = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = tree.lines().chain(errors.lines()).take(30).collect();
+    Ok(Outcome::Failed {
+        why: format!(
+            "a feature of a dependency builds ring\n{}",
+            lines.join("\n")
+        ),
+        counts: Counts::default(),
+    })
+}
+
+fn deny(_: &Context) -> anyhow::Result<Outcome> {
+    if !has_cargo("deny") {
+        return Ok(Outcome::LeftOut(
+            "no cargo-deny here: cargo install cargo-deny".into(),
+        ));
+    }
+    // Advisories need a database from the network.
+    let args = [
+        "deny",
+        "--offline",
+        "--workspace",
+        "check",
+        "bans",
+        "licenses",
+        "sources",
+    ];
+    Ok(plain(
+        show(&mut cargo(&args))?,
+        "see cargo-deny's words above",
+    ))
+}
+
+fn tests(context: &Context) -> anyhow::Result<Outcome> {
+    ensure(&[
+        Package::Redis,
+        Package::Postgres,
+        Package::PgBouncer,
+        Package::Procps,
+    ])?;
+    let folder = RunFolder::new()?;
+    // One server for all test processes, with a database for each test. Redis servers the tests start themselves.
+    let postgres = Postgres::start(&folder.0, Keep::Nothing, None)?;
+    let mut command = if has_cargo("nextest") {
+        let mut command = cargo(&[
+            "nextest",
+            "run",
+            "--locked",
+            "--workspace",
+            "--no-fail-fast",
+        ]);
+        command.args(["--config-file", "config/nextest.toml"]);
+        command
+    } else {
+        cargo(&[
+            "test",
+            "--locked",
+            "--workspace",
+            "--all-targets",
+            "--no-fail-fast",
+        ])
+    };
+    command.args(&context.runner);
+    command.env("PAIDAN_TEST_POSTGRES", postgres.url("postgres"));
+    let (ok, output) = show_and_keep(&mut command)?;
+    Ok(counted(ok, &output))
+}
+
+fn doctests(_: &Context) -> anyhow::Result<Outcome> {
+    let args = ["test", "--locked", "--workspace", "--doc", "--no-fail-fast"];
+    let (ok, output) = show_and_keep(&mut cargo(&args))?;
+    let mut outcome = counted(ok, &output);
+    // One closing line for each crate, most of them "0 passed": the table has the sum.
+    if let Outcome::Passed(counts) = &mut outcome {
+        counts.closing.clear();
+    }
+    Ok(outcome)
+}
+
+fn plain(ok: bool, why: &str) -> Outcome {
+    if ok {
+        Outcome::Passed(Counts::default())
+    } else {
+        Outcome::Failed {
+            why: why.to_owned(),
+            counts: Counts::default(),
+        }
+    }
+}
+
+fn counted(ok: bool, output: &str) -> Outcome {
+    let counts = Counts::read(output);
+    if ok && counts.failed == 0 {
+        Outcome::Passed(counts)
+    } else {
+        let why = match counts.failed {
+            0 => "the tests did not run to their end: see above".to_owned(),
+            failed => format!("{failed} failed, {} passed", counts.passed),
+        };
+        Outcome::Failed { why, counts }
+    }
+}
+
+/// `.paidan/test-<pid>`: removed at the end. Those of runs that were killed are swept by the next one.
+struct RunFolder(PathBuf);
+
+impl RunFolder {
+    fn new() -> anyhow::Result<Self> {
+        let folder = root::folder(&format!("test-{}", std::process::id()))?;
+        if let Some(base) = folder.parent() {
+            sweep(base);
+        }
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+fn sweep(base: &Path) {
+    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix("test-"));
+        if owner
+            .and_then(|pid| pid.parse().ok())
+            .is_some_and(|pid| !is_alive(pid))
+        {
+            std::fs::remove_dir_all(entry.path()).ok();
+        }
+    }
+}

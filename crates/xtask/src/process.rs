@@ -1,0 +1,269 @@
+//! Child processes that never outlive us: the kernel signals them when we end, even by SIGKILL.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+
+/// How long a process may take to end in order before it is killed.
+const GRACE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+pub(crate) fn is_root() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
+}
+
+/// Where a program is, by the search path.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|folder| folder.join(program))
+        .find(|file| file.is_file())
+}
+
+/// What to start, and how to end it.
+#[derive(Debug, Clone)]
+pub(crate) struct Spec {
+    name: String,
+    program: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(String, String)>,
+    log: PathBuf,
+    stop_signal: &'static str,
+    user: Option<String>,
+}
+
+impl Spec {
+    /// `program` writes its output to the end of `log`.
+    pub(crate) fn new(name: &str, program: impl Into<PathBuf>, log: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            program: program.into(),
+            args: Vec::new(),
+            env: Vec::new(),
+            log: log.to_owned(),
+            stop_signal: "TERM",
+            user: None,
+        }
+    }
+
+    pub(crate) fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    pub(crate) fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    pub(crate) fn stop_signal(mut self, signal: &'static str) -> Self {
+        self.stop_signal = signal;
+        self
+    }
+
+    /// Runs as this user; only root can.
+    pub(crate) fn user(mut self, user: Option<&str>) -> Self {
+        self.user = user.map(str::to_owned);
+        self
+    }
+
+    fn command(&self) -> anyhow::Result<Command> {
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .with_context(|| format!("cannot write {}", self.log.display()))?;
+        let mut command = Command::new("setpriv");
+        command.args(as_user(self.user.as_deref()));
+        command.args(["--pdeathsig", self.stop_signal, "--"]);
+        command.arg(&self.program).args(&self.args);
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        // A group of its own: Ctrl-C is for us, and we end our children in order.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        Ok(command)
+    }
+}
+
+/// The arguments of `setpriv` for another user.
+pub(crate) fn as_user(user: Option<&str>) -> Vec<OsString> {
+    let Some(user) = user else {
+        return Vec::new();
+    };
+    ["--reuid", user, "--regid", user, "--init-groups"]
+        .map(OsString::from)
+        .to_vec()
+}
+
+/// A running child. Dropping it ends it in order.
+#[derive(Debug)]
+pub(crate) struct Process {
+    spec: Spec,
+    child: Child,
+}
+
+impl Process {
+    pub(crate) fn start(spec: Spec) -> anyhow::Result<Self> {
+        let child = keeper_spawn(spec.command()?)
+            .with_context(|| format!("cannot start {} ({})", spec.name, spec.program.display()))?;
+        Ok(Self { spec, child })
+    }
+
+    /// Waits until `ready` says so. An error when the process ends before, or after `limit`.
+    pub(crate) fn wait_until(
+        &mut self,
+        limit: Duration,
+        mut ready: impl FnMut() -> bool,
+    ) -> anyhow::Result<()> {
+        let start = Instant::now();
+        while !ready() {
+            if let Some(status) = self.child.try_wait()? {
+                anyhow::bail!(
+                    "{} ended at its start: {status}\n{}",
+                    self.spec.name,
+                    self.log_end()
+                );
+            }
+            if start.elapsed() > limit {
+                anyhow::bail!(
+                    "{} is not ready after {limit:?}\n{}",
+                    self.spec.name,
+                    self.log_end()
+                );
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Ends it in order; kills it when that takes too long.
+    pub(crate) fn stop(&mut self) -> anyhow::Result<ExitStatus> {
+        if let Some(status) = self.child.try_wait()? {
+            return Ok(status);
+        }
+        signal(self.child.id(), self.spec.stop_signal);
+        let start = Instant::now();
+        while start.elapsed() < GRACE {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        self.child.kill()?;
+        Ok(self.child.wait()?)
+    }
+
+    /// The end of what it wrote.
+    fn log_end(&self) -> String {
+        let text = std::fs::read(&self.spec.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Err(error) = self.stop() {
+            crate::progress::fail(&format!("{} does not end: {error}", self.spec.name));
+        }
+    }
+}
+
+/// Sends a signal; nothing happens when the process has gone meanwhile.
+pub(crate) fn signal(pid: u32, name: &str) {
+    // The shell has `kill` built in: a bare machine may not have the program.
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        "kill -s \"$1\" \"$2\" 2>/dev/null",
+        "sh",
+        name,
+        &pid.to_string(),
+    ]);
+    shell.status().ok();
+}
+
+pub(crate) fn is_alive(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// The death signal comes when the *thread* that started the child ends, so one thread that stays starts them all.
+fn keeper_spawn(command: Command) -> std::io::Result<Child> {
+    type Order = (Command, Sender<std::io::Result<Child>>);
+    static KEEPER: OnceLock<Sender<Order>> = OnceLock::new();
+    let keeper = KEEPER.get_or_init(|| {
+        let (orders, waiting) = channel::<Order>();
+        std::thread::spawn(move || {
+            for (mut command, answer) in waiting {
+                answer.send(command.spawn()).ok();
+            }
+        });
+        orders
+    });
+    let (answer, child) = channel();
+    keeper
+        .send((command, answer))
+        .map_err(std::io::Error::other)?;
+    child.recv().map_err(std::io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_ready_then_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let spec = Spec::new("sleeper", "sh", &log).args(["-c", "echo here; exec sleep 60"]);
+        let mut process = Process::start(spec).unwrap();
+        let ready = || std::fs::read_to_string(&log).is_ok_and(|text| text.contains("here"));
+        process.wait_until(Duration::from_secs(20), ready).unwrap();
+        assert!(process.is_running());
+        let status = process.stop().unwrap();
+        assert!(!status.success());
+        assert!(!process.is_running());
+    }
+
+    #[test]
+    fn a_process_that_ends_at_its_start_says_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = Spec::new("broken", "sh", &folder.path().join("log"))
+            .args(["-c", "echo no such thing >&2; exit 3"]);
+        let mut process = Process::start(spec).unwrap();
+        let error = process
+            .wait_until(Duration::from_secs(20), || false)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("exit status: 3") && error.contains("no such thing"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn programs_are_found_by_the_search_path() {
+        assert!(find("sh").is_some());
+        assert_eq!(find("no-such-program-here"), None);
+    }
+}
