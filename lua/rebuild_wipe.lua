@@ -1,2 +1,36 @@
 #!lua
-return redis.error_reply("NOT_READY this script is not written yet")
+-- rebuild_wipe: deletes a page of the corp's state, log included, before it is written anew.
+--
+-- KEYS[1]  log        stream  {corp}:v1:log   and every key that roster_state.lua lists
+-- ARGV[1]  generation integer of the rebuild under way
+-- ARGV[2]  cursor     string  "0" to begin
+-- Derived  rebuilding string  {corp}:v1:rebuilding
+-- Derived  state      any     {corp}:v1:member:<m>
+-- Derived  state      any     {corp}:v1:pool:<p>
+-- Derived  state      any     {corp}:v1:config:<p>
+-- Derived  state      any     {corp}:v1:class:<w>:<p>
+-- Derived  state      any     {corp}:v1:least:<p>
+-- Derived  state      any     {corp}:v1:waiting:<p>
+-- Derived  state      any     {corp}:v1:open:<s>
+-- Derived  state      any     {corp}:v1:request:<id>
+--
+-- Returns  the next cursor, "0" after the last page
+-- Errors   STALE   another rebuild took over
+-- Invariant  keys of other crates under the corp's prefix stay.
+-- Cost     O(page)
+
+local prefix = string.sub(KEYS[1], 1, -4)
+if redis.call("GET", prefix .. "rebuilding") ~= ARGV[1] then
+  return redis.error_reply("STALE another rebuild took over")
+end
+local families = { "member:", "pool:", "config:", "class:", "least:", "waiting:", "open:", "request:" }
+local page = redis.call("SCAN", ARGV[2], "MATCH", prefix .. "*", "COUNT", 1000)
+for _, key in ipairs(page[2]) do
+  local name = string.sub(key, #prefix + 1)
+  local ours = name == "corp" or name == "leases" or name == "log"
+  for _, family in ipairs(families) do
+    ours = ours or string.sub(name, 1, #family) == family
+  end
+  if ours then redis.call("UNLINK", key) end
+end
+return page[1]

@@ -58,16 +58,19 @@ local function pool(id)
   return p
 end
 
-local function member(id)
-  local m = members[id]
-  if m ~= nil then return m end
-  local value = call('GET', PREFIX .. 'member:' .. id)
-  m = false
+local function load_member(id, value)
+  local m = false
   if value then
     local load, tie, cap, lease_end, on, n_least = unpack_struct('<dddddd', value)
     m = { id = id, load = load, tie = tie, cap = cap, lease = lease_end, on = on, n_least = n_least, tail = sub(value, 49) }
   end
   members[id] = m
+  return m
+end
+
+local function member(id)
+  local m = members[id]
+  if m == nil then m = load_member(id, call('GET', PREFIX .. 'member:' .. id)) end
   return m
 end
 
@@ -311,6 +314,20 @@ local function stop_waiting(pool_id, subject)
   end
 end
 
+-- Frees what an entry holds: its member's load, or its place in the waiting list.
+local function release(e, subject)
+  if e.member == '' then
+    stop_waiting(e.pool, subject)
+  else
+    add_load(known(e.member), -1)
+  end
+end
+
+local function drop(list, at, subject)
+  list.dirty = true
+  release(table.remove(list, at), subject)
+end
+
 local function oldest(p)
   if not p.oldest then
     local first = call('ZRANGE', PREFIX .. 'waiting:' .. p.id, 0, 0, 'WITHSCORES')
@@ -341,8 +358,107 @@ local function wake()
       wake_left = wake_left - 1
       local n = #woken
       woken[n + 1], woken[n + 2], woken[n + 3], woken[n + 4], woken[n + 5] = e.id, p.id, subject, m.id, e.holder
-    elseif v_stuck then
+    elseif ends_left == 0 then
       return
     end
   end
+end
+
+local function sweep()
+  local over = call('ZRANGE', PREFIX .. 'leases', '-inf', now, 'BYSCORE', 'LIMIT', 0, ends_left)
+  for i = 1, #over do set_lease(known(over[i]), 0) end
+  ends_left = ends_left - #over
+end
+
+local function member_value(m)
+  local tail = m.tail
+  if m.places then
+    local parts = { pack('<s', m.blocked) }
+    for i = 1, #m.places do
+      local place = m.places[i]
+      parts[i + 1] = pack('<ddds', place.weight, place.strategy, place.credit, place.pool)
+    end
+    tail = concat(parts)
+  end
+  -- Nothing to remember: in no pool, nothing open, no cap, no block, not here.
+  if m.load == 0 and m.lease == 0 and m.cap == huge and tail == '\0' then return nil end
+  return pack('<dddddd', m.load, m.tie, m.cap, m.lease, m.on, m.n_least) .. tail
+end
+
+local function open_value(list)
+  if #list == 0 then return nil end
+  local records = {}
+  for i = 1, #list do
+    local e = list[i]
+    records[i] = concat({ e.id, e.pool, e.member, e.holder, whole(e.epoch), e.settled }, FIELD)
+  end
+  return concat(records, RECORD)
+end
+
+-- Writes what changed, and the operation into the log. Answers sequence number, time and result.
+local function finish(name, fields)
+  local set_args, del_args = { 'MSET' }, { 'DEL' }
+  local function put(key, value)
+    local args = value and set_args or del_args
+    args[#args + 1] = PREFIX .. key
+    if value then args[#args + 1] = value end
+    if #args > 4000 then -- a Lua call takes some 8,000 arguments
+      call(unpack(args))
+      for i = #args, 2, -1 do args[i] = nil end
+    end
+  end
+  for id, m in pairs(members) do
+    if m and m.dirty then put('member:' .. id, member_value(m)) end
+  end
+  for id, p in pairs(pools) do
+    if p and p.dirty then put('pool:' .. id, pack('<' .. rep('d', #p.v), unpack(p.v))) end
+  end
+  for subject, list in pairs(opens) do
+    if list.dirty then put('open:' .. subject, open_value(list)) end
+  end
+  if leases_changed then
+    lease = tonumber(call('ZRANGE', PREFIX .. 'leases', 0, 0, 'WITHSCORES')[2] or huge)
+  end
+  seq = seq + 1
+  put('corp', pack('<dddd', seq, now, lease, turn))
+  call(unpack(set_args))
+  if #del_args > 1 then call(unpack(del_args)) end
+  local more = '0'
+  for i = 1, #touched do
+    local v = touched[i].v
+    if v[WAITING] > 0 and v[SUM] > 0 then more = '1' end
+  end
+  local result = more .. FIELD .. #woken / 5
+  if #woken > 0 then result = result .. FIELD .. concat(woken, FIELD) end
+  if #fields > 0 then result = result .. FIELD .. concat(fields, FIELD) end
+  local at, payload = whole(now), ARGV[2]
+  local id, args = whole(seq) .. '-0', concat(ARGV, FIELD, 3)
+  if payload == '' then
+    call('XADD', PREFIX .. 'log', id, 'o', name, 't', at, 'a', args, 'r', result)
+  else
+    call('XADD', PREFIX .. 'log', id, 'o', name, 't', at, 'a', args, 'r', result, 'p', payload)
+  end
+  return { seq, at, result }
+end
+
+-- Runs one operation: `body` answers the result's own fields. `keys` are read with the first call and given to it.
+local function operation(name, keys, body)
+  local got = call('MGET', PREFIX .. 'ready', PREFIX .. 'corp', unpack(keys))
+  if not got[1] then return redis.error_reply('NOT_READY the corp is closed') end
+  local done, answer = pcall(function()
+    if not got[2] then broken('the corp is missing') end
+    now = tonumber(ARGV[1])
+    if not now then
+      local time = call('TIME')
+      now = time[1] * 1000 + math.floor(time[2] / 1000)
+    end
+    local at
+    seq, at, lease, turn = unpack_struct('<dddd', got[2])
+    if lease <= now then sweep() end
+    return finish(name, body(got))
+  end)
+  if done then return answer end
+  -- Something was not as it must be, and part of the operation may be written: closed, until it is rebuilt.
+  call('DEL', PREFIX .. 'ready')
+  return redis.error_reply(type(answer) == 'table' and answer.err or 'NOT_READY ' .. tostring(answer))
 end

@@ -1,2 +1,72 @@
 #!lua
-return redis.error_reply("NOT_READY this script is not written yet")
+-- set_pool: makes a pool what its configuration says.
+--
+-- KEYS[1]   log      stream  {corp}:v1:log   the other keys: see roster_state.lua
+-- ARGV[1]   now_ms   integer "" in production: the script asks TIME
+-- ARGV[2]   payload  string  into the log, not read
+-- ARGV[3]   pool     string
+-- ARGV[4]   version  integer
+-- ARGV[5]   strategy string  weighted_round_robin or least_load
+-- ARGV[6..] members  two for each, sorted by id: member, weight in thousandths (at most 16 distinct ones above 0)
+--
+-- Returns  {seq, now_ms, result}   result, joined by 0x1f: more, n woken, five for each woken, then
+--          "CHANGED" "" | "SAME" "" | "STALE" version
+-- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
+-- Invariant  unchanged content changes no share; who stays keeps his credit, and what the removed ones were owed
+--          is spread by weight, so that credits still sum to 0.
+-- Cost     O(members * log members)
+
+-- include roster_state.lua
+-- include roster_pool.lua
+
+return operation('set_pool.1', {}, function()
+  local id, version, content = ARGV[3], tonumber(ARGV[4]), concat(ARGV, FIELD, 5)
+  local strategy = ARGV[5] == 'least_load' and LEAST or FAIR
+  local config_key, config = PREFIX .. 'config:' .. id, ARGV[4] .. FIELD .. content
+  local stored_version, stored_content = stored_config(id)
+  if stored_version and (version < stored_version or version == stored_version and content ~= stored_content) then
+    return { 'STALE', whole(stored_version) }
+  end
+  if content == stored_content then
+    call('SET', config_key, config)
+    return { 'SAME', '' }
+  end
+  local former, credits = {}, {}
+  if stored_content then former, credits = vacate(id, stored_content) end
+  local ids, weights = members_of(content)
+  load_members(ids)
+
+  local lost, sum, distinct, classes = 0, 0, {}, {}
+  for i = 1, #former do
+    if not weights[former[i]] then lost = lost + credits[former[i]] end
+  end
+  for i = 1, #ids do
+    local weight = weights[ids[i]]
+    sum = sum + weight
+    if strategy == FAIR and weight > 0 and not distinct[weight] then
+      distinct[weight] = true
+      classes[#classes + 1] = weight
+    end
+  end
+  table.sort(classes, function(a, b) return a > b end)
+  local v = { 0, 0, 0, call('ZCARD', PREFIX .. 'waiting:' .. id), strategy }
+  for i = 1, #classes do
+    v[#v + 1], v[#v + 2] = classes[i], huge
+  end
+  pools[id] = { id = id, v = v, dirty = true }
+
+  for i = 1, #ids do
+    local m, weight = create(ids[i]), weights[ids[i]]
+    local credit = 0 -- where nobody can be picked all start over
+    if sum > 0 then credit = (credits[m.id] or 0) + lost * weight / sum end
+    local place = { weight = weight, strategy = strategy, credit = credit, pool = id }
+    local places = parse(m)
+    places[#places + 1] = place
+    count_least(m)
+    m.dirty = true
+    if m.on == 1 and weight > 0 then enter(m, place) end
+  end
+  call('SET', config_key, config)
+  wake()
+  return { 'CHANGED', '' }
+end)

@@ -1,2 +1,48 @@
 #!lua
-return redis.error_reply("NOT_READY this script is not written yet")
+-- settle: what became of one allocation. Twice is once.
+--
+-- KEYS[1]  log        stream  {corp}:v1:log   the other keys: see roster_state.lua
+-- ARGV[1]  now_ms     integer "" in production: the script asks TIME
+-- ARGV[2]  payload    string  into the log, not read
+-- ARGV[3]  allocation string
+-- ARGV[4]  pool       string
+-- ARGV[5]  subject    string
+-- ARGV[6]  outcome    string  DONE: the member has the customer. KEPT: the member of ARGV[7] kept him and has the load,
+--                             whatever his cap says. VOID: it ends
+-- ARGV[7]  value      string  member for KEPT, reason for VOID
+--
+-- Returns  {seq, now_ms, result}   result, joined by 0x1f: more, n woken, five for each woken, then
+--          "DONE" member | "KEPT" former member | "VOID" member | "ALREADY" "" | "UNKNOWN" ""
+-- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
+-- Invariant  only the allocation's own entry is read, so a repeat or a late answer changes nothing.
+-- Cost     O(log members)
+
+-- include roster_state.lua
+
+return operation('settle.1', {}, function()
+  local allocation, pool_id, subject, outcome, value = ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+  local list = open(subject)
+  local e, at = find(list, pool_id, allocation)
+  if not e then return { 'UNKNOWN', '' } end
+  local former = e.member
+  if outcome == 'VOID' then
+    drop(list, at, subject)
+    wake()
+    return { 'VOID', former }
+  end
+  if outcome == 'DONE' then
+    if former == '' then return { 'UNKNOWN', '' } end
+    if e.settled == '1' then return { 'ALREADY', '' } end
+    e.settled, list.dirty = '1', true
+    return { 'DONE', former }
+  end
+  if former == value and e.settled == '1' then return { 'ALREADY', '' } end
+  if former ~= value then
+    release(e, subject)
+    add_load(create(value), 1)
+    e.member, e.epoch = value, e.epoch + 1
+  end
+  e.holder, e.settled, list.dirty = value, '1', true
+  wake()
+  return { 'KEPT', former }
+end)

@@ -1,2 +1,40 @@
-#!lua
-return redis.error_reply("NOT_READY this script is not written yet")
+#!lua flags=no-writes
+-- state_scan: a page of the corp's state, for comparing and looking.
+--
+-- KEYS[1]  log      stream  {corp}:v1:log   and every key that roster_state.lua lists
+-- ARGV[1]  cursor   string  "0" to begin
+-- Derived  leases   zset    {corp}:v1:leases
+-- Derived  texts    string  {corp}:v1:member:<m>
+-- Derived  texts    string  {corp}:v1:pool:<p>
+-- Derived  texts    string  {corp}:v1:config:<p>
+-- Derived  texts    string  {corp}:v1:open:<s>
+-- Derived  texts    string  {corp}:v1:request:<id>
+-- Derived  sets     zset    {corp}:v1:class:<w>:<p>
+-- Derived  sets     zset    {corp}:v1:least:<p>
+-- Derived  sets     zset    {corp}:v1:waiting:<p>
+--
+-- Returns  {cursor, {{name, value}, …}, {{name, {member, score, …}}, …}}   cursor "0" after the last page
+-- Invariant  the log, `ready` and `rebuilding` are not part of it, nor are keys of other crates.
+-- Cost     O(page and what it holds)
+
+local prefix = string.sub(KEYS[1], 1, -4)
+local texts = { "member:", "pool:", "config:", "open:", "request:" }
+local sets = { "class:", "least:", "waiting:" }
+local function one_of(name, families)
+  for _, family in ipairs(families) do
+    if string.sub(name, 1, #family) == family then return true end
+  end
+  return false
+end
+local page = redis.call("SCAN", ARGV[1], "MATCH", prefix .. "*", "COUNT", 1000)
+local strings, sorted = {}, {}
+for _, key in ipairs(page[2]) do
+  local name = string.sub(key, #prefix + 1)
+  if name == "corp" or one_of(name, texts) then
+    local value = redis.call("GET", key)
+    if value then strings[#strings + 1] = { name, value } end
+  elseif name == "leases" or one_of(name, sets) then
+    sorted[#sorted + 1] = { name, redis.call("ZRANGE", key, 0, -1, "WITHSCORES") }
+  end
+end
+return { page[1], strings, sorted }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::REQUEST_MEMORY_MS;
 use crate::error::Error;
+use crate::text::FIELD;
 
 /// One value as Redis holds it.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +33,28 @@ enum Plain {
 }
 
 impl Dump {
+    /// Leaves out remembered requests that nobody can be told any more: Redis deletes them a little later, when it
+    /// likes.
+    pub fn without_old_requests(mut self) -> Self {
+        let Some(Value::Bytes(corp)) = self.keys.get("corp") else {
+            return self;
+        };
+        let at = corp.get(8..16).and_then(|bytes| bytes.try_into().ok());
+        let at_ms = at.map_or(0.0, f64::from_le_bytes) as u64;
+        self.keys.retain(|key, value| match value {
+            Value::Bytes(bytes) if key.starts_with("request:") => {
+                let text = String::from_utf8_lossy(bytes);
+                let asked = text
+                    .split(FIELD)
+                    .next()
+                    .and_then(|at| at.parse::<u64>().ok());
+                asked.is_some_and(|asked| asked + REQUEST_MEMORY_MS > at_ms)
+            }
+            _ => true,
+        });
+        self
+    }
+
     /// For snapshots; byte strings are hex.
     pub fn to_json(&self) -> String {
         let plain: BTreeMap<&str, Plain> = self

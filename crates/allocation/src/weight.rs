@@ -32,6 +32,10 @@ impl Weight {
         self.0
     }
 
+    pub(crate) fn as_f64(self) -> f64 {
+        f64::from(self.0)
+    }
+
     pub fn is_zero(self) -> bool {
         self.0 == 0
     }

@@ -169,7 +169,7 @@ impl<C: Connection> CorpRoster<C> {
             }
             cursor = next;
             if cursor == "0" {
-                return Ok(dump);
+                return Ok(dump.without_old_requests());
             }
         }
     }

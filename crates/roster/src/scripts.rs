@@ -1,4 +1,4 @@
-//! The scripts as they are sent: a file of `lua/`, its `-- include roster_state.lua` line replaced by that file.
+//! The scripts as they are sent: a file of `lua/`, its `-- include …` lines replaced by those files.
 
 use std::sync::LazyLock;
 
@@ -8,11 +8,23 @@ use redis::{ErrorKind, FromRedisValue, ServerErrorKind};
 use crate::connection::Connection;
 use crate::error::Error;
 
-const STATE: &str = include_str!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../lua/roster_state.lua"
-));
-const INCLUDE: &str = "-- include roster_state.lua\n";
+/// What a line `-- include <file>` stands for.
+const INCLUDES: [(&str, &str); 2] = [
+    (
+        "-- include roster_state.lua\n",
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../lua/roster_state.lua"
+        )),
+    ),
+    (
+        "-- include roster_pool.lua\n",
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../lua/roster_pool.lua"
+        )),
+    ),
+];
 
 /// One script, and the hash by which Redis knows it.
 #[derive(Debug)]
@@ -23,7 +35,10 @@ pub(crate) struct Script {
 
 impl Script {
     fn new(file: &str) -> Self {
-        let code = file.replacen(INCLUDE, STATE, 1);
+        let mut code = file.to_owned();
+        for (line, text) in INCLUDES {
+            code = code.replacen(line, text, 1);
+        }
         let hash = redis::Script::new(&code).get_hash().to_owned();
         Self { code, hash }
     }

@@ -1,17 +1,101 @@
 //! Every script of `roster` once more, as pure functions over plain values: the tests' oracle, the rebuilder's
 //! fold, and the place to read the rules.
+//!
+//! The same operations with the same times give the same state, byte for byte: [`Corp::dump`] is what Redis holds
+//! after the scripts did them. That needs the same arithmetic in the same order, so where a formula here looks as
+//! if it could be simplified, its twin in `lua/` would have to be, too.
 
-use crate::dump::Dump;
+mod close;
+mod configure;
+mod decide;
+mod dump;
+mod load;
+mod member;
+mod pick;
+mod pool;
+mod presence;
+mod reassign;
+mod settle;
+mod view;
+mod waiting;
+
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::error::Error;
+use crate::id::{AllocationId, MemberId, PoolId, RequestId, SubjectKey};
 use crate::log::LogEntry;
 use crate::op::Op;
-use crate::outcome::{Answer, Outcome};
+use crate::outcome::{Answer, Decision, Outcome, Woken};
+use crate::{MAX_LEASE_ENDS, MAX_WAKE, REQUEST_MEMORY_MS};
+
+use configure::Config;
+use member::Member;
+use pool::Pool;
+use waiting::Waiting;
+
+pub use view::{AllocationView, MemberView, Share};
+
+const HOUR_MS: u64 = 60 * 60 * 1000;
 
 /// The state of one corp.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Corp {
     seq: u64,
     at_ms: u64,
+    /// Counts picks, newcomers and arrivals in waiting lists, over the whole corp: what orders them.
+    turn: u64,
+    members: BTreeMap<MemberId, Member>,
+    /// Presence leases by their end.
+    leases: BTreeSet<(u64, MemberId)>,
+    pools: BTreeMap<PoolId, Pool>,
+    configs: BTreeMap<PoolId, Config>,
+    /// Lists that are not empty; they outlive their pool.
+    waiting: BTreeMap<PoolId, Waiting>,
+    opens: BTreeMap<SubjectKey, Vec<Open>>,
+    requests: BTreeMap<RequestId, Remembered>,
+    /// The same by age, to forget them.
+    requests_by_age: BTreeSet<(u64, RequestId)>,
+}
+
+/// An open or waiting allocation.
+#[derive(Debug, Clone, PartialEq)]
+struct Open {
+    id: AllocationId,
+    pool: PoolId,
+    /// None: it waits.
+    member: Option<MemberId>,
+    /// The member who had the customer at WeCom when it was asked (or before it was moved): the giver, if he is
+    /// not `member`.
+    holder: Option<MemberId>,
+    epoch: u64,
+    settled: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Remembered {
+    at_ms: u64,
+    decision: Decision,
+}
+
+impl Remembered {
+    fn is_over(&self, now_ms: u64) -> bool {
+        self.at_ms + REQUEST_MEMORY_MS <= now_ms
+    }
+}
+
+/// One operation under way: the state, and what holds only during the call.
+struct Call<'a> {
+    corp: &'a mut Corp,
+    now_ms: u64,
+    /// Leases that this call may still end.
+    ends_left: usize,
+    /// Waiting subjects that this call may still hand out.
+    wake_left: usize,
+    /// Pools whose waiting list may have found a member.
+    touched: Vec<PoolId>,
+    woken: Vec<Woken>,
+    /// Members that may have nothing left to remember.
+    seen: BTreeSet<MemberId>,
 }
 
 impl Corp {
@@ -31,14 +115,21 @@ impl Corp {
     }
 
     /// Does one operation. Always counts as one entry of the log.
-    pub fn apply(&mut self, _op: &Op, now_ms: u64) -> Outcome {
+    pub fn apply(&mut self, op: &Op, now_ms: u64) -> Outcome {
+        let mut call = Call {
+            corp: self,
+            now_ms,
+            ends_left: MAX_LEASE_ENDS,
+            wake_left: MAX_WAKE,
+            touched: Vec::new(),
+            woken: Vec::new(),
+            seen: BTreeSet::new(),
+        };
+        let answer = call.run(op);
+        let outcome = call.outcome(answer);
         self.seq += 1;
         self.at_ms = now_ms;
-        Outcome {
-            answer: Answer::Ok,
-            woken: Vec::new(),
-            more: false,
-        }
+        outcome
     }
 
     /// Does the operation of the next log entry and compares the outcome with the recorded one.
@@ -52,16 +143,68 @@ impl Corp {
         }
         let outcome = self.apply(&entry.op, entry.at_ms);
         if outcome != entry.outcome {
-            return Err(fold("the rules give another outcome".into()));
+            return Err(fold(format!(
+                "the rules give {:?}, the log has {:?}",
+                outcome, entry.outcome
+            )));
         }
         Ok(())
     }
 
-    pub fn dump(&self) -> Dump {
-        Dump::default()
+    /// Remembers an answer, and forgets those that Redis forgets by itself: an hour after the last moment at which
+    /// somebody could be told.
+    fn remember(&mut self, id: RequestId, request: Remembered) {
+        let now_ms = request.at_ms;
+        self.requests_by_age.insert((now_ms, id.clone()));
+        if let Some(old) = self.requests.insert(id.clone(), request)
+            && old.at_ms != now_ms
+        {
+            self.requests_by_age.remove(&(old.at_ms, id));
+        }
+        while let Some((at_ms, id)) = self.requests_by_age.first()
+            && at_ms + REQUEST_MEMORY_MS + HOUR_MS <= now_ms
+        {
+            self.requests.remove(id);
+            self.requests_by_age.pop_first();
+        }
     }
 
-    pub fn from_dump(_dump: &Dump) -> Result<Self, Error> {
-        Ok(Self::default())
+    fn turn(&mut self) -> u64 {
+        self.turn += 1;
+        self.turn
+    }
+}
+
+impl Call<'_> {
+    fn run(&mut self, op: &Op) -> Answer {
+        if !matches!(op, Op::Rebuilt { .. }) {
+            self.sweep();
+        }
+        match op {
+            Op::Decide(requests) => Answer::Decided(self.decide(requests)),
+            Op::Close(closings) => Answer::Closed(self.close(closings)),
+            Op::Settle(settlement) => Answer::Settled(self.settle(settlement)),
+            Op::Reassign(reassignment) => Answer::Reassigned(self.reassign(reassignment)),
+            Op::Presence(changes) => self.presence(changes),
+            Op::SetMember(change) => Answer::Member(self.set_member(change)),
+            Op::SetPool(config) => Answer::Pool(self.set_pool(config)),
+            Op::RemovePool { pool, version } => Answer::Pool(self.remove_pool(pool, *version)),
+            Op::Wake { pool, limit } => self.wake_pool(pool, *limit),
+            Op::Note => Answer::Ok,
+            Op::Rebuilt { .. } => self.all_off(),
+        }
+    }
+
+    fn outcome(mut self, answer: Answer) -> Outcome {
+        for id in std::mem::take(&mut self.seen) {
+            if self.corp.members.get(&id).is_some_and(Member::is_blank) {
+                self.corp.members.remove(&id);
+            }
+        }
+        Outcome {
+            answer,
+            more: self.touched.iter().any(|pool| self.can_wake(pool)),
+            woken: self.woken,
+        }
     }
 }

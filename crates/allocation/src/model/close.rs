@@ -1,0 +1,68 @@
+//! Ending allocations.
+
+use super::{Call, Open};
+use crate::id::{AllocationId, PoolId, SubjectKey};
+use crate::op::Closing;
+use crate::outcome::Closed;
+
+impl Call<'_> {
+    pub(super) fn close(&mut self, closings: &[Closing]) -> Vec<Closed> {
+        let mut closed = Vec::new();
+        for closing in closings {
+            let matches = |open: &Open| {
+                closing.pool.as_ref().is_none_or(|pool| *pool == open.pool)
+                    && (closing.member.is_none() || closing.member == open.member)
+                    && closing.allocation.is_none_or(|id| id == open.id)
+            };
+            let list = self.corp.opens.get(&closing.subject);
+            let ending: Vec<Open> = list
+                .into_iter()
+                .flatten()
+                .filter(|open| matches(open))
+                .cloned()
+                .collect();
+            for open in ending {
+                self.drop_open(&open, &closing.subject);
+                closed.push(Closed {
+                    allocation: open.id,
+                    pool: open.pool,
+                    subject: closing.subject,
+                    member: open.member,
+                });
+            }
+        }
+        self.wake();
+        closed
+    }
+
+    /// Ends one allocation.
+    pub(super) fn drop_open(&mut self, open: &Open, subject: &SubjectKey) {
+        if let Some(list) = self.corp.opens.get_mut(subject) {
+            list.retain(|other| other.pool != open.pool);
+            if list.is_empty() {
+                self.corp.opens.remove(subject);
+            }
+        }
+        self.release(open, subject);
+    }
+
+    /// The subject's entry in the pool, if it is this allocation.
+    pub(super) fn find(
+        &self,
+        subject: &SubjectKey,
+        pool: &PoolId,
+        allocation: AllocationId,
+    ) -> Option<Open> {
+        let list = self.corp.opens.get(subject)?;
+        list.iter()
+            .find(|open| open.pool == *pool && open.id == allocation)
+            .cloned()
+    }
+
+    pub(super) fn put(&mut self, subject: &SubjectKey, open: Open) {
+        let list = self.corp.opens.entry(*subject).or_default();
+        if let Some(old) = list.iter_mut().find(|old| old.pool == open.pool) {
+            *old = open;
+        }
+    }
+}

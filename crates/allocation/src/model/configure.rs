@@ -1,0 +1,140 @@
+//! Making a pool what its configuration says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Call;
+use super::member::Place;
+use super::pool::Pool;
+use crate::id::{MemberId, PoolId};
+use crate::outcome::PoolChange;
+use crate::pool::{PoolConfig, Strategy};
+use crate::weight::Weight;
+
+/// The configuration in force. Of a removed pool only the version is left: an older configuration does not bring
+/// it back.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Config {
+    pub(super) version: u64,
+    pub(super) content: Option<Content>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Content {
+    pub(super) strategy: Strategy,
+    pub(super) members: Vec<(MemberId, Weight)>,
+}
+
+impl Call<'_> {
+    pub(super) fn set_pool(&mut self, config: &PoolConfig) -> PoolChange {
+        let content = Content {
+            strategy: config.strategy,
+            members: config.members.clone(),
+        };
+        let stored = self.corp.configs.get(&config.pool).cloned();
+        let stored_content = stored.as_ref().and_then(|stored| stored.content.as_ref());
+        let same = stored_content == Some(&content);
+        if let Some(stored) = &stored
+            && (config.version < stored.version || config.version == stored.version && !same)
+        {
+            return PoolChange::Stale {
+                version: stored.version,
+            };
+        }
+        if !same {
+            self.rebuild_pool(&config.pool, &content, stored_content);
+        }
+        let config_now = Config {
+            version: config.version,
+            content: Some(content),
+        };
+        self.corp.configs.insert(config.pool.clone(), config_now);
+        if same {
+            return PoolChange::Same;
+        }
+        self.wake();
+        PoolChange::Changed
+    }
+
+    pub(super) fn remove_pool(&mut self, pool: &PoolId, version: u64) -> PoolChange {
+        let Some(Config {
+            version: stored,
+            content: Some(content),
+        }) = self.corp.configs.get(pool).cloned()
+        else {
+            return PoolChange::Unknown;
+        };
+        if version < stored {
+            return PoolChange::Stale { version: stored };
+        }
+        self.vacate(pool, &content);
+        self.corp.pools.remove(pool);
+        let removed = Config {
+            version,
+            content: None,
+        };
+        self.corp.configs.insert(pool.clone(), removed);
+        PoolChange::Changed
+    }
+
+    /// Who stays keeps his credit; what the removed ones were owed is spread by weight, so that credits sum to 0.
+    fn rebuild_pool(&mut self, pool: &PoolId, content: &Content, former: Option<&Content>) {
+        let mut credits = BTreeMap::new();
+        if let Some(former) = former {
+            credits = self.vacate(pool, former);
+        }
+        let weights: BTreeMap<&MemberId, Weight> = content
+            .members
+            .iter()
+            .map(|(id, weight)| (id, *weight))
+            .collect();
+        let mut lost = 0.0;
+        for (id, credit) in &credits {
+            if !weights.contains_key(id) {
+                lost += credit;
+            }
+        }
+        let sum: f64 = weights.values().map(|weight| weight.as_f64()).sum();
+        let distinct: BTreeSet<Weight> = weights.values().copied().collect();
+        let new = Pool::new(content.strategy, &distinct);
+        self.corp.pools.insert(pool.clone(), new);
+        for (id, weight) in &content.members {
+            self.create(id);
+            let credit = match credits.get(id).copied().unwrap_or(0.0) {
+                credit if sum > 0.0 => credit + lost * weight.as_f64() / sum,
+                // Where nobody can be picked all start over.
+                _ => 0.0,
+            };
+            let mut place = Place {
+                pool: pool.clone(),
+                weight: *weight,
+                strategy: content.strategy,
+                credit,
+            };
+            let member = self.corp.member(id).clone();
+            if member.on && !weight.is_zero() {
+                place.credit = self.enter(id, &member, &place);
+            }
+            if let Some(member) = self.corp.members.get_mut(id) {
+                member.places.push(place);
+            }
+        }
+    }
+
+    /// Takes everybody out of the pool and answers the credit of each.
+    fn vacate(&mut self, pool: &PoolId, content: &Content) -> BTreeMap<MemberId, f64> {
+        let mut credits = BTreeMap::new();
+        for (id, _) in &content.members {
+            self.seen.insert(id.clone());
+            let mut member = self.corp.member(id).clone();
+            let at = member.places.iter().position(|place| place.pool == *pool);
+            let place = member.places.remove(at.expect("a member of the pool"));
+            let credit = match member.on && !place.weight.is_zero() {
+                true => self.leave(id, &member, &place),
+                false => place.credit,
+            };
+            credits.insert(id.clone(), credit);
+            self.corp.members.insert(id.clone(), member);
+        }
+        credits
+    }
+}

@@ -1,0 +1,174 @@
+//! The state as Redis holds it. The layouts are those of `lua/roster_state.lua`: numbers as little-endian doubles,
+//! ids ended by a zero byte, or fields joined by 0x1f and records by 0x1e.
+
+use std::collections::BTreeMap;
+
+use super::configure::Config;
+use super::member::Member;
+use super::pool::{Pool, Score};
+use super::{Corp, Open, Remembered};
+use crate::dump::{Dump, Value};
+use crate::id::{MemberId, PoolId};
+use crate::outcome::decision_fields;
+use crate::pool::Strategy;
+use crate::text::{join, optional};
+
+pub(super) const RECORD: char = '\u{1e}';
+
+pub(super) fn strategy_number(strategy: Strategy) -> f64 {
+    match strategy {
+        Strategy::WeightedRoundRobin => 1.0,
+        Strategy::LeastLoad => 2.0,
+    }
+}
+
+impl Corp {
+    /// The state as keys and values of Redis.
+    pub fn dump(&self) -> Dump {
+        let mut keys = BTreeMap::new();
+        let lease = self
+            .leases
+            .first()
+            .map_or(f64::INFINITY, |(end, _)| *end as f64);
+        let corp = pack(&[self.seq as f64, self.at_ms as f64, lease, self.turn as f64]);
+        keys.insert("corp".to_owned(), Value::Bytes(corp));
+        let leases = self
+            .leases
+            .iter()
+            .map(|(end, id)| (id.as_str().into(), *end as f64));
+        put_sorted(&mut keys, "leases".into(), leases.collect());
+        for (id, member) in &self.members {
+            keys.insert(format!("member:{id}"), Value::Bytes(member_bytes(member)));
+        }
+        for (id, config) in &self.configs {
+            let text = config_text(config);
+            keys.insert(format!("config:{id}"), Value::Bytes(text.into_bytes()));
+        }
+        for (id, list) in &self.waiting {
+            let turns = list.by_turn.iter();
+            let list =
+                turns.map(|(turn, subject)| (subject.to_string().into_bytes(), *turn as f64));
+            put_sorted(&mut keys, format!("waiting:{id}"), list.collect());
+        }
+        for (id, pool) in &self.pools {
+            let n_waiting = self.waiting.get(id).map_or(0, |list| list.len());
+            keys.insert(
+                format!("pool:{id}"),
+                Value::Bytes(pool_bytes(pool, n_waiting)),
+            );
+            put_orders(&mut keys, id, pool);
+        }
+        for (subject, list) in &self.opens {
+            let records: Vec<String> = list.iter().map(open_text).collect();
+            let text = records.join(&RECORD.to_string());
+            keys.insert(format!("open:{subject}"), Value::Bytes(text.into_bytes()));
+        }
+        for (id, request) in &self.requests {
+            if !request.is_over(self.at_ms) {
+                let text = request_text(request);
+                keys.insert(format!("request:{id}"), Value::Bytes(text.into_bytes()));
+            }
+        }
+        Dump { keys }
+    }
+}
+
+fn pack(numbers: &[f64]) -> Vec<u8> {
+    numbers
+        .iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect()
+}
+
+/// Redis knows no empty set.
+fn put_sorted(keys: &mut BTreeMap<String, Value>, key: String, entries: Vec<(Vec<u8>, f64)>) {
+    if !entries.is_empty() {
+        keys.insert(key, Value::Sorted(entries));
+    }
+}
+
+fn put_orders(keys: &mut BTreeMap<String, Value>, id: &PoolId, pool: &Pool) {
+    for class in &pool.classes {
+        let order = class.order.iter();
+        let order = order.map(|(Score(score), member)| (member.as_str().into(), *score));
+        let key = format!("class:{}:{id}", class.weight.thousandths());
+        put_sorted(keys, key, order.collect());
+    }
+    let least = pool.least.iter();
+    let least = least.map(|(Score(score), tie, member)| (least_name(*tie, member), *score));
+    put_sorted(keys, format!("least:{id}"), least.collect());
+}
+
+fn least_name(tie: u64, member: &MemberId) -> Vec<u8> {
+    let mut name = tie.to_be_bytes().to_vec();
+    name.extend_from_slice(member.as_str().as_bytes());
+    name
+}
+
+fn member_bytes(member: &Member) -> Vec<u8> {
+    let n_least = member
+        .places
+        .iter()
+        .filter(|place| place.strategy == Strategy::LeastLoad && !place.weight.is_zero());
+    let mut bytes = pack(&[
+        f64::from(member.load),
+        member.tie as f64,
+        member.cap.map_or(f64::INFINITY, f64::from),
+        member.lease_ms as f64,
+        if member.on { 1.0 } else { 0.0 },
+        n_least.count() as f64,
+    ]);
+    bytes.extend_from_slice(optional(member.blocked.as_ref()).as_bytes());
+    bytes.push(0);
+    for place in &member.places {
+        bytes.extend(pack(&[
+            place.weight.as_f64(),
+            strategy_number(place.strategy),
+            place.credit,
+        ]));
+        bytes.extend_from_slice(place.pool.as_str().as_bytes());
+        bytes.push(0);
+    }
+    bytes
+}
+
+fn pool_bytes(pool: &Pool, n_waiting: usize) -> Vec<u8> {
+    let mut numbers = vec![
+        pool.base,
+        pool.count as f64,
+        pool.sum as f64,
+        n_waiting as f64,
+        strategy_number(pool.strategy),
+    ];
+    for class in &pool.classes {
+        numbers.extend([class.weight.as_f64(), class.head()]);
+    }
+    pack(&numbers)
+}
+
+fn config_text(config: &Config) -> String {
+    let mut fields = vec![config.version.to_string()];
+    if let Some(content) = &config.content {
+        fields.push(content.strategy.as_str().into());
+        for (member, weight) in &content.members {
+            fields.extend([member.to_string(), weight.thousandths().to_string()]);
+        }
+    }
+    join(&fields)
+}
+
+fn open_text(open: &Open) -> String {
+    join(&[
+        open.id.to_string(),
+        open.pool.to_string(),
+        optional(open.member.as_ref()),
+        optional(open.holder.as_ref()),
+        open.epoch.to_string(),
+        if open.settled { "1" } else { "0" }.to_owned(),
+    ])
+}
+
+fn request_text(request: &Remembered) -> String {
+    let [word, allocation, value] = decision_fields(&request.decision);
+    join(&[request.at_ms.to_string(), word, allocation, value])
+}

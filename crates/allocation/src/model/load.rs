@@ -1,0 +1,253 @@
+//! Reading a dump back.
+
+use std::collections::BTreeSet;
+
+use super::configure::{Config, Content};
+use super::dump::{RECORD, strategy_number};
+use super::member::{Member, Place};
+use super::pool::{Class, Pool, Score};
+use super::{Corp, Open, Remembered};
+use crate::dump::{Dump, Value};
+use crate::error::Error;
+use crate::id::{MemberId, PoolId};
+use crate::outcome::parse_decision;
+use crate::pool::Strategy;
+use crate::text::Fields;
+use crate::weight::Weight;
+
+fn unreadable(problem: impl Into<String>) -> Error {
+    Error::unreadable("dump", problem)
+}
+
+impl Corp {
+    /// The state of which this is the dump.
+    pub fn from_dump(dump: &Dump) -> Result<Self, Error> {
+        let mut corp = Corp::default();
+        // Pools first: their sorted sets follow in the order of the keys, before or after.
+        for (key, value) in &dump.keys {
+            if let (Some(id), Value::Bytes(bytes)) = (key.strip_prefix("pool:"), value) {
+                corp.pools.insert(id.parse()?, read_pool(bytes)?);
+            }
+        }
+        for (key, value) in &dump.keys {
+            let read = match value {
+                Value::Bytes(bytes) => corp.read_bytes(key, bytes),
+                Value::Sorted(entries) => corp.read_sorted(key, entries),
+            };
+            read.map_err(|error| unreadable(format!("{key}: {error}")))?;
+        }
+        Ok(corp)
+    }
+
+    fn read_bytes(&mut self, key: &str, bytes: &[u8]) -> Result<(), Error> {
+        match key.split_once(':') {
+            None if key == "corp" => {
+                let mut reader = Reader(bytes);
+                self.seq = reader.whole()?;
+                self.at_ms = reader.whole()?;
+                reader.number()?;
+                self.turn = reader.whole()?;
+            }
+            Some(("pool", _)) => {}
+            Some(("member", id)) => {
+                self.members.insert(id.parse()?, read_member(bytes)?);
+            }
+            Some(("config", id)) => {
+                self.configs.insert(id.parse()?, read_config(text(bytes)?)?);
+            }
+            Some(("open", subject)) => {
+                let records = text(bytes)?.split(RECORD).map(read_open);
+                let list = records.collect::<Result<_, _>>()?;
+                self.opens.insert(subject.parse()?, list);
+            }
+            Some(("request", id)) => {
+                self.remember(id.parse()?, read_request(text(bytes)?)?);
+            }
+            _ => return Err(unreadable("an unknown key")),
+        }
+        Ok(())
+    }
+
+    fn read_sorted(&mut self, key: &str, entries: &[(Vec<u8>, f64)]) -> Result<(), Error> {
+        match key.split_once(':') {
+            None if key == "leases" => {
+                for (member, end) in entries {
+                    self.leases.insert((*end as u64, text(member)?.parse()?));
+                }
+            }
+            Some(("class", rest)) => {
+                let (weight, id) = rest
+                    .split_once(':')
+                    .ok_or_else(|| unreadable("no weight"))?;
+                let weight = weight.parse().map_err(|_| unreadable("no weight"))?;
+                let weight = Weight::from_thousandths(weight)?;
+                let classes = &mut self.pool_mut(id)?.classes;
+                let class = classes.iter_mut().find(|class| class.weight == weight);
+                let class = class.ok_or_else(|| unreadable("no such class"))?;
+                for (member, score) in entries {
+                    class.put(&text(member)?.parse()?, *score);
+                }
+            }
+            Some(("least", id)) => {
+                let pool = self.pool_mut(id)?;
+                for (name, score) in entries {
+                    let (tie, member) = name
+                        .split_first_chunk::<8>()
+                        .ok_or_else(|| unreadable("no tie"))?;
+                    let member: MemberId = text(member)?.parse()?;
+                    pool.least
+                        .insert((Score(*score), u64::from_be_bytes(*tie), member));
+                }
+            }
+            Some(("waiting", id)) => {
+                let list = self.waiting.entry(id.parse()?).or_default();
+                for (subject, turn) in entries {
+                    list.add(*turn as u64, text(subject)?.parse()?);
+                }
+            }
+            _ => return Err(unreadable("an unknown key")),
+        }
+        Ok(())
+    }
+
+    fn pool_mut(&mut self, id: &str) -> Result<&mut Pool, Error> {
+        let id: PoolId = id.parse()?;
+        self.pools
+            .get_mut(&id)
+            .ok_or_else(|| unreadable("of a pool that is missing"))
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(bytes).map_err(|_| unreadable("it is no text"))
+}
+
+/// Takes numbers and zero-ended texts from the front.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn number(&mut self) -> Result<f64, Error> {
+        let (bytes, rest) = self
+            .0
+            .split_first_chunk::<8>()
+            .ok_or_else(|| unreadable("it ends too early"))?;
+        self.0 = rest;
+        Ok(f64::from_le_bytes(*bytes))
+    }
+
+    fn whole(&mut self) -> Result<u64, Error> {
+        Ok(self.number()? as u64)
+    }
+
+    fn text(&mut self) -> Result<&'a str, Error> {
+        let end = self.0.iter().position(|byte| *byte == 0);
+        let end = end.ok_or_else(|| unreadable("a text without end"))?;
+        let (bytes, rest) = self.0.split_at(end);
+        self.0 = &rest[1..];
+        text(bytes)
+    }
+
+    fn weight(&mut self) -> Result<Weight, Error> {
+        let thousandths = u32::try_from(self.whole()?).map_err(|_| unreadable("weight"))?;
+        Weight::from_thousandths(thousandths)
+    }
+
+    fn strategy(&mut self) -> Result<Strategy, Error> {
+        let number = self.number()?;
+        let all = [Strategy::WeightedRoundRobin, Strategy::LeastLoad];
+        let strategy = all.into_iter().find(|one| strategy_number(*one) == number);
+        strategy.ok_or_else(|| unreadable("strategy"))
+    }
+}
+
+fn read_pool(bytes: &[u8]) -> Result<Pool, Error> {
+    let mut reader = Reader(bytes);
+    let (base, count, sum) = (reader.number()?, reader.whole()?, reader.whole()?);
+    reader.number()?;
+    let mut pool = Pool::new(reader.strategy()?, &BTreeSet::new());
+    (pool.base, pool.count, pool.sum) = (base, count, sum);
+    while !reader.0.is_empty() {
+        let weight = reader.weight()?;
+        reader.number()?;
+        pool.classes.push(Class::new(weight));
+    }
+    Ok(pool)
+}
+
+fn read_member(bytes: &[u8]) -> Result<Member, Error> {
+    let mut reader = Reader(bytes);
+    let load = reader.number()? as u32;
+    let tie = reader.whole()?;
+    let cap = reader.number()?;
+    let lease_ms = reader.whole()?;
+    let on = reader.number()? == 1.0;
+    reader.number()?;
+    let blocked = match reader.text()? {
+        "" => None,
+        reason => Some(reason.parse()?),
+    };
+    let mut places = Vec::new();
+    while !reader.0.is_empty() {
+        let (weight, strategy, credit) = (reader.weight()?, reader.strategy()?, reader.number()?);
+        places.push(Place {
+            pool: reader.text()?.parse()?,
+            weight,
+            strategy,
+            credit,
+        });
+    }
+    Ok(Member {
+        load,
+        tie,
+        cap: cap.is_finite().then_some(cap as u32),
+        lease_ms,
+        blocked,
+        on,
+        places,
+    })
+}
+
+fn read_config(text: &str) -> Result<Config, Error> {
+    let mut fields = Fields::new("config", text);
+    let version = fields.parse()?;
+    if fields.is_empty() {
+        return Ok(Config {
+            version,
+            content: None,
+        });
+    }
+    let strategy = Strategy::parse(fields.next()?)?;
+    let mut members = Vec::new();
+    while !fields.is_empty() {
+        let member = fields.parse()?;
+        members.push((member, Weight::from_thousandths(fields.parse()?)?));
+    }
+    Ok(Config {
+        version,
+        content: Some(Content { strategy, members }),
+    })
+}
+
+fn read_open(text: &str) -> Result<Open, Error> {
+    let mut fields = Fields::new("open", text);
+    let open = Open {
+        id: fields.parse()?,
+        pool: fields.parse()?,
+        member: fields.optional()?,
+        holder: fields.optional()?,
+        epoch: fields.parse()?,
+        settled: fields.next()? == "1",
+    };
+    fields.end()?;
+    Ok(open)
+}
+
+fn read_request(text: &str) -> Result<Remembered, Error> {
+    let mut fields = Fields::new("request", text);
+    let request = Remembered {
+        at_ms: fields.parse()?,
+        decision: parse_decision(&mut fields)?,
+    };
+    fields.end()?;
+    Ok(request)
+}

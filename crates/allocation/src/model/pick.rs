@@ -1,0 +1,39 @@
+//! Picking a member whose lease is not over.
+
+use super::Call;
+use crate::id::{MemberId, PoolId};
+
+impl Call<'_> {
+    /// Ends leases that are over, as many as one call may.
+    pub(super) fn sweep(&mut self) {
+        while self.ends_left > 0 {
+            let Some((lease_ms, member)) = self.corp.leases.first().cloned() else {
+                return;
+            };
+            if lease_ms > self.now_ms {
+                return;
+            }
+            self.ends_left -= 1;
+            self.set_lease(&member, 0);
+        }
+    }
+
+    /// Chooses a member of the pool and charges him for it. None: nobody can be picked.
+    pub(super) fn pick(&mut self, pool: &PoolId) -> Option<MemberId> {
+        loop {
+            let state = self.corp.pools.get_mut(pool)?;
+            let (member, class) = state.next()?;
+            if self.corp.member(&member).lease_ms > self.now_ms {
+                let state = self.corp.pools.get_mut(pool)?;
+                state.charge(&member, class);
+                return Some(member);
+            }
+            // His lease is over and this call's sweep did not come to him.
+            if self.ends_left == 0 {
+                return None;
+            }
+            self.ends_left -= 1;
+            self.set_lease(&member, 0);
+        }
+    }
+}

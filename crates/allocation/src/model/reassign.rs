@@ -1,0 +1,100 @@
+//! Giving an allocation to another member.
+
+use super::Call;
+use crate::id::MemberId;
+use crate::op::Reassignment;
+use crate::outcome::Reassigned;
+
+impl Call<'_> {
+    pub(super) fn reassign(&mut self, reassignment: &Reassignment) -> Reassigned {
+        let subject = &reassignment.subject;
+        let Some(mut open) = self.find(subject, &reassignment.pool, reassignment.allocation) else {
+            return Reassigned::Unknown;
+        };
+        if open.epoch != reassignment.expect_epoch {
+            return Reassigned::Stale {
+                member: open.member,
+                epoch: open.epoch,
+            };
+        }
+        let member = match &reassignment.to {
+            Some(to) if open.member.as_ref() == Some(to) => {
+                return Reassigned::Same { epoch: open.epoch };
+            }
+            Some(to) => {
+                self.create(to);
+                let member = self.corp.member(to);
+                if member.blocked.is_some() {
+                    return Reassigned::Blocked;
+                }
+                if member.is_full() {
+                    return Reassigned::Full;
+                }
+                to.clone()
+            }
+            None => {
+                let left_out = open.member.iter().chain(&reassignment.exclude);
+                match self.pick_without(reassignment, left_out.cloned().collect()) {
+                    Some(member) => member,
+                    None => return Reassigned::Nobody,
+                }
+            }
+        };
+        if open.settled {
+            // The customer had come to him; now he is the one who gives.
+            open.holder = open.member.clone();
+        }
+        self.release(&open, subject);
+        self.assign(&member);
+        open.member = Some(member.clone());
+        open.epoch += 1;
+        open.settled = false;
+        let epoch = open.epoch;
+        self.put(subject, open);
+        self.wake();
+        Reassigned::Moved { member, epoch }
+    }
+
+    /// Whoever is left out is away for the moment of the pick: he earns nothing by it and loses nothing.
+    fn pick_without(
+        &mut self,
+        reassignment: &Reassignment,
+        left_out: Vec<MemberId>,
+    ) -> Option<MemberId> {
+        let pool = &reassignment.pool;
+        if !self.corp.pools.contains_key(pool) {
+            return None;
+        }
+        let mut hidden: Vec<(MemberId, usize)> = Vec::new();
+        for id in left_out {
+            let Some(member) = self.corp.members.get(&id) else {
+                continue;
+            };
+            if !member.on || hidden.iter().any(|(other, _)| *other == id) {
+                continue;
+            }
+            let in_pool =
+                |place: &super::member::Place| place.pool == *pool && !place.weight.is_zero();
+            let Some(at) = member.places.iter().position(in_pool) else {
+                continue;
+            };
+            let member = member.clone();
+            let credit = self.leave(&id, &member, &member.places[at]);
+            self.set_credit(&id, at, credit);
+            hidden.push((id, at));
+        }
+        let picked = self.pick(pool);
+        for (id, at) in hidden {
+            let member = self.corp.member(&id).clone();
+            let credit = self.enter(&id, &member, &member.places[at]);
+            self.set_credit(&id, at, credit);
+        }
+        picked
+    }
+
+    fn set_credit(&mut self, id: &MemberId, place: usize, credit: f64) {
+        if let Some(member) = self.corp.members.get_mut(id) {
+            member.places[place].credit = credit;
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What became of an allocation.
+
+use super::Call;
+use crate::op::{Settlement, SettlementOutcome};
+use crate::outcome::Settled;
+
+impl Call<'_> {
+    pub(super) fn settle(&mut self, settlement: &Settlement) -> Settled {
+        let Settlement {
+            allocation,
+            pool,
+            subject,
+            outcome,
+        } = settlement;
+        let Some(mut open) = self.find(subject, pool, *allocation) else {
+            return Settled::Unknown;
+        };
+        let former = open.member.clone();
+        match outcome {
+            SettlementOutcome::Void(_) => {
+                self.drop_open(&open, subject);
+                self.wake();
+                Settled::Void { member: former }
+            }
+            SettlementOutcome::Done => match former {
+                None => Settled::Unknown,
+                Some(_) if open.settled => Settled::Already,
+                Some(member) => {
+                    open.settled = true;
+                    self.put(subject, open);
+                    Settled::Done { member }
+                }
+            },
+            SettlementOutcome::Kept(member) => {
+                if former.as_ref() == Some(member) && open.settled {
+                    return Settled::Already;
+                }
+                if former.as_ref() != Some(member) {
+                    self.release(&open, subject);
+                    self.create(member);
+                    self.add_load(member);
+                    open.member = Some(member.clone());
+                    open.epoch += 1;
+                }
+                open.holder = Some(member.clone());
+                open.settled = true;
+                self.put(subject, open);
+                self.wake();
+                Settled::Kept { from: former }
+            }
+        }
+    }
+}

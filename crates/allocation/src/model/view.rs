@@ -1,0 +1,154 @@
+//! Looking at a state: for the console, for figures, and for checks of what must always hold.
+
+use std::collections::BTreeMap;
+
+use super::Corp;
+use crate::id::{AllocationId, MemberId, PoolId, Reason, SubjectKey};
+use crate::pool::Strategy;
+use crate::weight::Weight;
+
+/// A member as the rules see him.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberView {
+    pub member: MemberId,
+    pub load: u32,
+    pub cap: Option<u32>,
+    /// End of his presence lease; 0 = off.
+    pub lease_until_ms: u64,
+    pub blocked: Option<Reason>,
+    /// Can be picked in the pools where his weight is above 0.
+    pub eligible: bool,
+}
+
+/// A member's place in a pool.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Share {
+    pub member: MemberId,
+    pub weight: Weight,
+    pub eligible: bool,
+    /// How far he is below (above 0) or above (below 0) his exact share, in customers. Only fair pools move it.
+    pub credit: f64,
+}
+
+/// An open or waiting allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllocationView {
+    pub subject: SubjectKey,
+    pub allocation: AllocationId,
+    pub pool: PoolId,
+    /// None: it waits.
+    pub member: Option<MemberId>,
+    /// Who had the customer at WeCom when it was asked.
+    pub holder: Option<MemberId>,
+    pub epoch: u64,
+    pub settled: bool,
+}
+
+impl Corp {
+    pub fn members(&self) -> impl Iterator<Item = MemberView> + '_ {
+        self.members.iter().map(|(id, member)| MemberView {
+            member: id.clone(),
+            load: member.load,
+            cap: member.cap,
+            lease_until_ms: member.lease_ms,
+            blocked: member.blocked.clone(),
+            eligible: member.on,
+        })
+    }
+
+    /// The pool's members with their credits; None: no such pool.
+    pub fn shares(&self, id: &PoolId) -> Option<Vec<Share>> {
+        let pool = self.pools.get(id)?;
+        let content = self.configs.get(id)?.content.as_ref()?;
+        let shares = content.members.iter().map(|(member, weight)| {
+            let state = self.member(member);
+            let place = state.places.iter().find(|place| place.pool == *id);
+            let kept = place.map_or(0.0, |place| place.credit);
+            let eligible = state.on && !weight.is_zero();
+            Share {
+                member: member.clone(),
+                weight: *weight,
+                eligible,
+                credit: pool.credit(member, *weight).unwrap_or(kept),
+            }
+        });
+        Some(shares.collect())
+    }
+
+    pub fn pool_ids(&self) -> impl Iterator<Item = &PoolId> {
+        self.pools.keys()
+    }
+
+    pub fn allocations(&self) -> impl Iterator<Item = AllocationView> + '_ {
+        let lists = self.opens.iter();
+        lists.flat_map(|(subject, list)| {
+            list.iter().map(|open| AllocationView {
+                subject: *subject,
+                allocation: open.id,
+                pool: open.pool.clone(),
+                member: open.member.clone(),
+                holder: open.holder.clone(),
+                epoch: open.epoch,
+                settled: open.settled,
+            })
+        })
+    }
+
+    /// Waiting subjects of a pool, oldest first.
+    pub fn waiting(&self, pool: &PoolId) -> Vec<SubjectKey> {
+        let list = self.waiting.get(pool);
+        list.map_or(Vec::new(), |list| list.by_turn.values().copied().collect())
+    }
+
+    /// What must always hold and does not, each in words; empty when all is well. (That nobody is picked above his
+    /// cap cannot be seen in a state: caps are lowered, and a customer may stay with a member who is full.)
+    pub fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut loads: BTreeMap<&MemberId, u32> = BTreeMap::new();
+        let mut n_waiting: BTreeMap<&PoolId, usize> = BTreeMap::new();
+        for (subject, list) in &self.opens {
+            for (i, open) in list.iter().enumerate() {
+                match &open.member {
+                    Some(member) => *loads.entry(member).or_default() += 1,
+                    None => *n_waiting.entry(&open.pool).or_default() += 1,
+                }
+                if list[..i].iter().any(|other| other.pool == open.pool) {
+                    problems.push(format!("{subject} has two allocations in {}", open.pool));
+                }
+            }
+        }
+        for (id, member) in &self.members {
+            let open = loads.remove(id).unwrap_or(0);
+            if member.load != open {
+                problems.push(format!("load of {id} is {}, {open} are open", member.load));
+            }
+        }
+        for id in loads.keys() {
+            problems.push(format!("{id} has allocations and is not known"));
+        }
+        for (id, list) in &self.waiting {
+            let waiting = n_waiting.remove(id).unwrap_or(0);
+            if list.len() != waiting {
+                problems.push(format!("{} wait in {id}, {waiting} say so", list.len()));
+            }
+        }
+        for id in n_waiting.keys() {
+            problems.push(format!("somebody waits for {id} and is not in its list"));
+        }
+        for (id, pool) in &self.pools {
+            let shares = self.shares(id).unwrap_or_default();
+            let eligible = shares.iter().filter(|share| share.eligible);
+            let sum: u64 = eligible
+                .map(|share| u64::from(share.weight.thousandths()))
+                .sum();
+            if pool.sum != sum {
+                problems.push(format!("weights of {id} sum to {sum}, it has {}", pool.sum));
+            }
+            let credits: f64 = shares.iter().map(|share| share.credit).sum();
+            if pool.strategy == Strategy::WeightedRoundRobin && credits.abs() > 1e-6 {
+                problems.push(format!("credits of {id} sum to {credits}"));
+            }
+        }
+        problems
+    }
+}

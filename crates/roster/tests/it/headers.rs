@@ -1,0 +1,78 @@
+//! Every script's header against its body, as it is sent to Redis.
+
+use std::path::Path;
+
+use test_redis::lua_header_problems;
+
+const OPERATIONS: [&str; 10] = [
+    "decide",
+    "close",
+    "settle",
+    "reassign",
+    "presence",
+    "set_member",
+    "set_pool",
+    "remove_pool",
+    "wake",
+    "note",
+];
+const OTHERS: [&str; 6] = [
+    "rebuild_begin",
+    "rebuild_wipe",
+    "rebuild_restore",
+    "rebuild_open",
+    "state_check",
+    "state_scan",
+];
+
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../lua")
+        .join(format!("{name}.lua"));
+    std::fs::read_to_string(&path).unwrap()
+}
+
+/// The keys that the included state derives stand in its own header; here they are declared for the reader.
+const DERIVED: &str = "\
+-- Derived  state any {corp}:v1:member:<m>
+-- Derived  state any {corp}:v1:pool:<p>
+-- Derived  state any {corp}:v1:class:<w>:<p>
+-- Derived  state any {corp}:v1:least:<p>
+-- Derived  state any {corp}:v1:waiting:<p>
+-- Derived  state any {corp}:v1:open:<s>
+";
+
+#[test]
+fn headers_agree_with_bodies() {
+    // The state joins all arguments for the log, however many there are.
+    let state = read("roster_state").replace("concat(ARGV, FIELD, 3)", "args");
+    let pool = read("roster_pool");
+    for name in OPERATIONS {
+        let file = read(name);
+        assert!(file.contains("-- include roster_state.lua\n"), "{name}");
+        let mut derived = DERIVED.to_owned();
+        if name == "decide" {
+            derived.push_str("-- Derived  request text {corp}:v1:request:<id>\n");
+        }
+        if file.contains("-- include roster_pool.lua\n") {
+            derived.push_str("-- Derived  config text {corp}:v1:config:<p>\n");
+        }
+        // The header ends where the first line without a comment stands.
+        let text = file
+            .replacen("\n-- Returns", &format!("\n{derived}--\n-- Returns"), 1)
+            .replacen("-- include roster_state.lua\n", &state, 1)
+            .replacen("-- include roster_pool.lua\n", &pool, 1);
+        assert_eq!(
+            lua_header_problems(name, &text),
+            Vec::<String>::new(),
+            "{name}"
+        );
+    }
+    for name in OTHERS {
+        assert_eq!(
+            lua_header_problems(name, &read(name)),
+            Vec::<String>::new(),
+            "{name}"
+        );
+    }
+}

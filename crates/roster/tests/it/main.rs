@@ -1,0 +1,17 @@
+//! Against a real Redis: each operation, the cases, the same random operations through the model, many tasks at once,
+//! crashes, rebuilds, a cluster.
+#![expect(clippy::unwrap_used, reason = "all of this binary is tests")]
+
+mod bounds;
+mod close;
+mod decide;
+mod equality;
+mod fair;
+mod headers;
+mod least_load;
+mod presence;
+mod reassign;
+mod set_pool;
+mod settle;
+mod support;
+mod waiting;
