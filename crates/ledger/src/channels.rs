@@ -1,0 +1,419 @@
+//! Channels: a poster, a page, an ad. Each has States, and every State it ever had leads to its pool.
+
+use std::collections::{BTreeMap, HashMap};
+
+use allocation::{ChannelId, CorpId, PoolId};
+use serde_json::{Value, json};
+use sqlx::postgres::PgRow;
+
+use crate::Error;
+use crate::audit::{Trail, write};
+use crate::connection::{Db, Work};
+use crate::cursor::{Page, PageRequest, Window};
+use crate::error::retry;
+use crate::log_write::column;
+use crate::put::{Deleted, Precondition, Put};
+use crate::row::Columns;
+use crate::text::{clean, clean_json};
+use crate::times::at;
+
+const LIST: &str = "channels";
+
+#[derive(Debug, Clone)]
+pub struct Channels {
+    pub(crate) db: Db,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Channel {
+    pub id: ChannelId,
+    pub name: String,
+    pub pool: PoolId,
+    /// As its owner listed them.
+    pub states: Vec<String>,
+    /// No longer listed; they lead here all the same.
+    pub retired_states: Vec<String>,
+    /// The caller's own JSON.
+    pub welcome: Option<Value>,
+    pub card: bool,
+    pub version: u64,
+    pub created_ms: u64,
+    pub updated_ms: u64,
+}
+
+/// What a caller wants a channel to be. States are distinct.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewChannel {
+    pub name: String,
+    pub pool: PoolId,
+    pub states: Vec<String>,
+    pub welcome: Option<Value>,
+    pub card: bool,
+}
+
+/// Why a channel cannot be like this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChannelRefused {
+    NoPool,
+    /// The State leads, or led, to another channel.
+    StateTaken {
+        state: String,
+        channel: ChannelId,
+    },
+}
+
+impl Channel {
+    /// As the audit shows it.
+    fn json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "pool": self.pool,
+            "states": self.states,
+            "welcome": self.welcome,
+            "card": self.card,
+        })
+    }
+
+    fn is(&self, new: &NewChannel) -> bool {
+        self.name == new.name
+            && self.pool == new.pool
+            && self.states == new.states
+            && self.welcome == new.welcome
+            && self.card == new.card
+    }
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT c.channel_id, c.name, c.pool_id, c.welcome, c.card, c.version, c.created_at, c.updated_at,
+                c.deleted_at FROM channels AS c WHERE c.corp_id = $1 ",
+            $rest
+        )
+    };
+}
+
+const FORWARD: &str = select!(
+    "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.channel_id) < ($2, $3))
+     ORDER BY c.created_at DESC, c.channel_id DESC LIMIT $4"
+);
+const BACKWARD: &str = select!(
+    "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.channel_id) > ($2, $3))
+     ORDER BY c.created_at, c.channel_id LIMIT $4"
+);
+
+impl Channels {
+    pub async fn get(&self, corp: &CorpId, id: &ChannelId) -> Result<Option<Channel>, Error> {
+        let mut work = self.db.transaction().await?;
+        let query = work
+            .query(select!("AND c.channel_id = $2 AND c.deleted_at IS NULL"))
+            .bind(corp.as_str())
+            .bind(id.as_str().to_owned());
+        let rows = work.fetch_all(query).await?;
+        let channels = with_states(&mut work, corp, &rows).await?;
+        work.commit().await?;
+        Ok(channels.into_iter().next())
+    }
+
+    /// All that are not deleted, by id.
+    pub async fn all(&self, corp: &CorpId) -> Result<Vec<Channel>, Error> {
+        let mut work = self.db.transaction().await?;
+        let query = work
+            .query(select!("AND c.deleted_at IS NULL ORDER BY c.channel_id"))
+            .bind(corp.as_str());
+        let rows = work.fetch_all(query).await?;
+        let channels = with_states(&mut work, corp, &rows).await?;
+        work.commit().await?;
+        Ok(channels)
+    }
+
+    /// The latest first.
+    pub async fn list(&self, corp: &CorpId, page: &PageRequest) -> Result<Page<Channel>, Error> {
+        let window = Window::read(page, LIST)?;
+        let mut work = self.db.transaction().await?;
+        let query = work
+            .query_once(if window.is_backward() {
+                BACKWARD
+            } else {
+                FORWARD
+            })
+            .bind(corp.as_str())
+            .bind(window.time())
+            .bind(window.id().map(str::to_owned))
+            .bind(window.fetch());
+        let rows = work.fetch_all(query).await?;
+        let channels = with_states(&mut work, corp, &rows).await?;
+        work.commit().await?;
+        Ok(window.page(LIST, channels, |channel| {
+            (at(channel.created_ms), channel.id.as_str().to_owned())
+        }))
+    }
+
+    pub async fn put(
+        &self,
+        corp: &CorpId,
+        id: &ChannelId,
+        new: &NewChannel,
+        precondition: Precondition,
+        trail: &Trail,
+    ) -> Result<Put<Channel, ChannelRefused>, Error> {
+        loop {
+            let put = retry(|| self.try_put(corp, id, new, precondition, trail)).await?;
+            if let Some(put) = put {
+                return Ok(put);
+            }
+        }
+    }
+
+    /// None: somebody else has just made the same row.
+    async fn try_put(
+        &self,
+        corp: &CorpId,
+        id: &ChannelId,
+        new: &NewChannel,
+        precondition: Precondition,
+        trail: &Trail,
+    ) -> Result<Option<Put<Channel, ChannelRefused>>, Error> {
+        let mut work = self.db.transaction().await?;
+        let found = lock(&mut work, corp, id).await?;
+        let before = found.as_ref().filter(|found| !found.deleted);
+        let before = before.map(|found| found.channel.clone());
+        if !precondition.holds(before.as_ref().map(|channel| channel.version)) {
+            work.roll_back().await?;
+            return Ok(Some(Put::Stale(before)));
+        }
+        if let Some(refused) = misfit(&mut work, corp, id, new).await? {
+            work.roll_back().await?;
+            return Ok(Some(Put::Refused(refused)));
+        }
+        if let Some(same) = before.as_ref().filter(|before| before.is(new)) {
+            let same = same.clone();
+            work.roll_back().await?;
+            return Ok(Some(Put::Same(same)));
+        }
+        let query = work
+            .query(
+                "INSERT INTO channels AS c
+                    (corp_id, channel_id, name, pool_id, welcome, card, version, created_at, updated_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7)
+                 ON CONFLICT (corp_id, channel_id) DO UPDATE SET name = $3, pool_id = $4, welcome = $5, card = $6,
+                    version = c.version + 1, updated_at = $7, deleted_at = NULL,
+                    created_at = CASE WHEN c.deleted_at IS NULL THEN c.created_at ELSE $7 END
+                 WHERE $8",
+            )
+            .bind(corp.as_str())
+            .bind(id.as_str().to_owned())
+            .bind(clean(&new.name).into_owned())
+            .bind(new.pool.as_str().to_owned())
+            .bind(new.welcome.as_ref().map(clean_json))
+            .bind(new.card)
+            .bind(at(trail.now_ms))
+            .bind(found.is_some());
+        if work.execute(query).await? == 0
+            || !save_states(&mut work, corp, id, &new.states, trail.now_ms).await?
+        {
+            work.roll_back().await?;
+            return Ok(None);
+        }
+        let after = lock(&mut work, corp, id).await?.map(|found| found.channel);
+        let after = after.ok_or_else(|| Error::unreadable("channel", "it is gone"))?;
+        let record = trail.record(
+            "channel.put",
+            format!("channels/{id}"),
+            before.as_ref().map(Channel::json),
+            Some(after.json()),
+        );
+        write(&mut work, corp, &[&record]).await?;
+        work.commit().await?;
+        Ok(Some(match before {
+            Some(_) => Put::Changed(after),
+            None => Put::Created(after),
+        }))
+    }
+
+    /// Its States lead nowhere afterwards, that is to the corp's default pool.
+    pub async fn delete(
+        &self,
+        corp: &CorpId,
+        id: &ChannelId,
+        precondition: Precondition,
+        trail: &Trail,
+    ) -> Result<Deleted<Channel, std::convert::Infallible>, Error> {
+        retry(|| async {
+            let mut work = self.db.transaction().await?;
+            let found = lock(&mut work, corp, id).await?;
+            let Some(Found {
+                channel: before,
+                deleted: false,
+            }) = found
+            else {
+                work.roll_back().await?;
+                return Ok(Deleted::Absent);
+            };
+            if !precondition.holds(Some(before.version)) {
+                work.roll_back().await?;
+                return Ok(Deleted::Stale(before));
+            }
+            let query = work
+                .query(
+                    "UPDATE channels SET deleted_at = $3, updated_at = $3, version = version + 1
+                     WHERE corp_id = $1 AND channel_id = $2",
+                )
+                .bind(corp.as_str())
+                .bind(id.as_str().to_owned())
+                .bind(at(trail.now_ms));
+            work.execute(query).await?;
+            let entity = format!("channels/{id}");
+            let record = trail.record("channel.delete", entity, Some(before.json()), None);
+            write(&mut work, corp, &[&record]).await?;
+            work.commit().await?;
+            Ok(Deleted::Deleted(before))
+        })
+        .await
+    }
+}
+
+/// What of the wish does not fit: the pool must be there, the States nobody else's. The pool stays while the
+/// transaction lasts.
+async fn misfit(
+    work: &mut Work,
+    corp: &CorpId,
+    id: &ChannelId,
+    new: &NewChannel,
+) -> Result<Option<ChannelRefused>, Error> {
+    let query = work
+        .query("SELECT FROM pools WHERE corp_id = $1 AND pool_id = $2 AND deleted_at IS NULL FOR SHARE")
+        .bind(corp.as_str())
+        .bind(new.pool.as_str().to_owned());
+    if work.fetch_optional(query).await?.is_none() {
+        return Ok(Some(ChannelRefused::NoPool));
+    }
+    let query = work
+        .query(
+            "SELECT s.state, s.channel_id FROM channel_states AS s
+             JOIN channels AS c ON c.corp_id = s.corp_id AND c.channel_id = s.channel_id
+             WHERE s.corp_id = $1 AND s.state = ANY($2) AND s.channel_id <> $3 AND c.deleted_at IS NULL
+             ORDER BY s.state LIMIT 1",
+        )
+        .bind(corp.as_str())
+        .bind(new.states.clone())
+        .bind(id.as_str().to_owned());
+    let taken = work.fetch_optional(query).await?;
+    taken
+        .map(|row| {
+            Ok(ChannelRefused::StateTaken {
+                state: row.value("state")?,
+                channel: row.parsed("channel_id")?,
+            })
+        })
+        .transpose()
+}
+
+/// False: another channel took one of them in the meantime.
+async fn save_states(
+    work: &mut Work,
+    corp: &CorpId,
+    id: &ChannelId,
+    states: &[String],
+    now_ms: u64,
+) -> Result<bool, Error> {
+    let query = work
+        .query(
+            "UPDATE channel_states SET retired_at = coalesce(retired_at, $4)
+             WHERE corp_id = $1 AND channel_id = $2 AND state <> ALL($3)",
+        )
+        .bind(corp.as_str())
+        .bind(id.as_str().to_owned())
+        .bind(states.to_vec())
+        .bind(at(now_ms));
+    work.execute(query).await?;
+    // In the order of their keys, so that two channels that want the same do not wait for each other.
+    let mut placed: Vec<(&String, i32)> = states.iter().zip(0..).collect();
+    placed.sort();
+    let query = work
+        .query(
+            "INSERT INTO channel_states AS s (corp_id, state, channel_id, position, created_at)
+             SELECT $1, n.state, $2, n.position, $5 FROM unnest($3::text[], $4::integer[]) AS n (state, position)
+             ON CONFLICT (corp_id, state) DO UPDATE SET channel_id = $2, position = excluded.position,
+                retired_at = NULL
+             WHERE s.channel_id = $2 OR EXISTS (SELECT FROM channels AS c
+                WHERE c.corp_id = s.corp_id AND c.channel_id = s.channel_id AND c.deleted_at IS NOT NULL)",
+        )
+        .bind(corp.as_str())
+        .bind(id.as_str().to_owned())
+        .bind(column(&placed, |(state, _)| (*state).clone()))
+        .bind(column(&placed, |(_, position)| *position))
+        .bind(at(now_ms));
+    Ok(work.execute(query).await? == placed.len() as u64)
+}
+
+#[derive(Debug)]
+struct Found {
+    channel: Channel,
+    deleted: bool,
+}
+
+async fn lock(work: &mut Work, corp: &CorpId, id: &ChannelId) -> Result<Option<Found>, Error> {
+    let query = work
+        .query(select!("AND c.channel_id = $2 FOR UPDATE"))
+        .bind(corp.as_str())
+        .bind(id.as_str().to_owned());
+    let Some(row) = work.fetch_optional(query).await? else {
+        return Ok(None);
+    };
+    let deleted = row.ms_option("deleted_at")?.is_some();
+    let channels = with_states(work, corp, std::slice::from_ref(&row)).await?;
+    Ok(channels
+        .into_iter()
+        .next()
+        .map(|channel| Found { channel, deleted }))
+}
+
+async fn with_states(
+    work: &mut Work,
+    corp: &CorpId,
+    rows: &[PgRow],
+) -> Result<Vec<Channel>, Error> {
+    let mut channels = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    let query = work
+        .query(
+            "SELECT channel_id, state, position, retired_at FROM channel_states
+             WHERE corp_id = $1 AND channel_id = ANY($2)",
+        )
+        .bind(corp.as_str())
+        .bind(column(&channels, |channel| channel.id.as_str().to_owned()));
+    let mut listed: HashMap<ChannelId, BTreeMap<(i32, String), bool>> = HashMap::new();
+    for row in work.fetch_all(query).await? {
+        let place = (row.value("position")?, row.value("state")?);
+        let retired = row.ms_option("retired_at")?.is_some();
+        listed
+            .entry(row.parsed("channel_id")?)
+            .or_default()
+            .insert(place, retired);
+    }
+    for channel in &mut channels {
+        for ((_, state), retired) in listed.remove(&channel.id).unwrap_or_default() {
+            if retired {
+                channel.retired_states.push(state);
+            } else {
+                channel.states.push(state);
+            }
+        }
+    }
+    Ok(channels)
+}
+
+fn read(row: &PgRow) -> Result<Channel, Error> {
+    Ok(Channel {
+        id: row.parsed("channel_id")?,
+        name: row.value("name")?,
+        pool: row.parsed("pool_id")?,
+        states: Vec::new(),
+        retired_states: Vec::new(),
+        welcome: row.value("welcome")?,
+        card: row.value("card")?,
+        version: row.number("version")?,
+        created_ms: row.ms("created_at")?,
+        updated_ms: row.ms("updated_at")?,
+    })
+}

@@ -1,0 +1,147 @@
+//! What only people ask for or do: figures per endpoint, giving up dead effects, lifting a block.
+
+use allocation::CorpId;
+use uuid::Uuid;
+
+use crate::audit::{Trail, write};
+use crate::error::retry;
+use crate::row::Columns;
+use crate::text::clean;
+use crate::times::at;
+use crate::{
+    ApiKeys, Audit, BudgetBlocks, Channels, Deliveries, Error, Idempotency, Ledger, Members,
+    Operations, Outbox, Pools,
+};
+
+macro_rules! tables {
+    ($($name:ident: $type:ident),+ $(,)?) => {
+        /// What people configure, and what the REST API needs.
+        impl Ledger {
+            $(pub fn $name(&self) -> $type {
+                $type { db: self.db.clone() }
+            })+
+        }
+    };
+}
+
+tables!(
+    api_keys: ApiKeys,
+    audit: Audit,
+    channels: Channels,
+    idempotency: Idempotency,
+    members: Members,
+    operations: Operations,
+    pools: Pools,
+);
+
+/// What came in at one endpoint in a span of time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndpointCount {
+    pub endpoint: String,
+    pub received: u64,
+    /// Those that could not be read.
+    pub unreadable: u64,
+    /// Those without an outcome yet.
+    pub pending: u64,
+    pub last_received_ms: u64,
+}
+
+impl Deliveries {
+    /// By name; an endpoint without deliveries in that time is left out.
+    pub async fn by_endpoint(
+        &self,
+        corp: &CorpId,
+        from_ms: u64,
+        before_ms: u64,
+    ) -> Result<Vec<EndpointCount>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query_once(
+                "SELECT d.endpoint, count(*) AS received, count(d.problem) AS unreadable,
+                    count(*) FILTER (WHERE o.outcome IS NULL) AS pending, max(d.received_at) AS last
+                 FROM deliveries AS d LEFT JOIN delivery_outcomes AS o
+                    ON o.corp_id = d.corp_id AND o.delivery = d.id AND o.received_at = d.received_at
+                    AND o.received_at >= $2 AND o.received_at < $3
+                 WHERE d.corp_id = $1 AND d.received_at >= $2 AND d.received_at < $3
+                 GROUP BY d.endpoint ORDER BY d.endpoint",
+            )
+            .bind(corp.as_str())
+            .bind(at(from_ms))
+            .bind(at(before_ms));
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        rows.iter()
+            .map(|row| {
+                Ok(EndpointCount {
+                    endpoint: row.value("endpoint")?,
+                    received: row.number("received")?,
+                    unreadable: row.number("unreadable")?,
+                    pending: row.number("pending")?,
+                    last_received_ms: row.ms("last")?,
+                })
+            })
+            .collect()
+    }
+}
+
+impl Outbox {
+    /// Gives dead effects up for good; answers those that were dead.
+    pub async fn discard(
+        &self,
+        corp: &CorpId,
+        ids: &[Uuid],
+        trail: &Trail,
+    ) -> Result<Vec<Uuid>, Error> {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        retry(|| async {
+            let mut work = self.db.transaction().await?;
+            let query = work
+                .query(
+                    "UPDATE outbox SET state = 'cancelled', settled_at = $3,
+                        last_error = coalesce($4, last_error),
+                        payload = CASE WHEN erase_payload THEN '{}' ELSE payload END
+                     WHERE corp_id = $1 AND id = ANY($2) AND state = 'dead' RETURNING id",
+                )
+                .bind(corp.as_str())
+                .bind(ids.clone())
+                .bind(at(trail.now_ms))
+                .bind(
+                    trail
+                        .reason
+                        .as_deref()
+                        .map(|reason| clean(reason).into_owned()),
+                );
+            let rows = work.fetch_all(query).await?;
+            let gone = rows
+                .iter()
+                .map(|row| row.value("id"))
+                .collect::<Result<Vec<Uuid>, _>>()?;
+            let records: Vec<_> = gone
+                .iter()
+                .map(|id| trail.record("effect.discard", format!("effects/{id}"), None, None))
+                .collect();
+            write(&mut work, corp, &records.iter().collect::<Vec<_>>()).await?;
+            work.commit().await?;
+            Ok(gone)
+        })
+        .await
+    }
+}
+
+impl BudgetBlocks {
+    /// A person says that WeCom takes calls of this API again; true if it was blocked here.
+    pub async fn lift(&self, corp: &CorpId, api: &str, trail: &Trail) -> Result<bool, Error> {
+        let mut work = self.db.transaction().await?;
+        let query = work
+            .query("DELETE FROM budget_blocks WHERE corp_id = $1 AND api = $2 AND scope = 'corp' AND until > $3")
+            .bind(corp.as_str())
+            .bind(clean(api).into_owned())
+            .bind(at(trail.now_ms));
+        let lifted = work.execute(query).await? > 0;
+        let record = trail.record("quota.unblock", format!("quotas/{api}"), None, None);
+        write(&mut work, corp, &[&record]).await?;
+        work.commit().await?;
+        Ok(lifted)
+    }
+}

@@ -1,0 +1,393 @@
+//! People who can be given customers: how they are spelled, how many they take, and whether they are left out.
+
+use allocation::{CorpId, MemberId, PoolId, Reason};
+use serde_json::{Value, json};
+use sqlx::postgres::PgRow;
+
+use crate::Error;
+use crate::audit::{Trail, write};
+use crate::connection::{Db, Work};
+use crate::cursor::{Page, PageRequest, Window};
+use crate::error::retry;
+use crate::log_write::column;
+use crate::put::{Precondition, Put};
+use crate::row::{Columns, signed};
+use crate::text::clean;
+use crate::times::at;
+
+const LIST: &str = "members";
+
+#[derive(Debug, Clone)]
+pub struct Members {
+    pub(crate) db: Db,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Key form: WeCom's ids ignore case.
+    pub member: MemberId,
+    /// As it is spelled: by WeCom, as soon as it was heard from there.
+    pub userid: String,
+    /// Open allocations at a time over all pools; None = no limit.
+    pub cap: Option<u32>,
+    /// Left out of every choice, and why.
+    pub blocked: Option<Reason>,
+    pub version: u64,
+    pub created_ms: u64,
+    pub updated_ms: u64,
+}
+
+impl Member {
+    /// As the audit shows it.
+    fn json(&self) -> Value {
+        let blocked = self.blocked.as_ref().map(Reason::as_str);
+        json!({"userid": self.userid, "cap": self.cap, "blocked": blocked})
+    }
+}
+
+/// What a caller wants a member to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMember {
+    pub userid: String,
+    pub cap: Option<u32>,
+    pub blocked: Option<Reason>,
+}
+
+/// Every field that is given must match.
+#[derive(Debug, Clone, Default)]
+pub struct MemberFilter {
+    pub pool: Option<PoolId>,
+    pub blocked: Option<bool>,
+}
+
+macro_rules! select {
+    ($rest:literal) => {
+        concat!(
+            "SELECT m.member, m.userid, m.spelled_by, m.cap, m.blocked, m.version, m.created_at, m.updated_at
+             FROM members AS m WHERE m.corp_id = $1 ",
+            $rest
+        )
+    };
+}
+
+macro_rules! list {
+    ($rest:literal) => {
+        concat!(
+            select!(
+                "AND ($2::text IS NULL OR EXISTS (SELECT FROM pool_members AS p
+                    WHERE p.corp_id = $1 AND p.pool_id = $2 AND p.member = m.member))
+                 AND ($3::boolean IS NULL OR $3 = (m.blocked IS NOT NULL)) "
+            ),
+            $rest
+        )
+    };
+}
+
+const FORWARD: &str = list!(
+    "AND ($4::timestamptz IS NULL OR (m.created_at, m.member) < ($4, $5))
+     ORDER BY m.created_at DESC, m.member DESC LIMIT $6"
+);
+const BACKWARD: &str = list!(
+    "AND ($4::timestamptz IS NULL OR (m.created_at, m.member) > ($4, $5))
+     ORDER BY m.created_at, m.member LIMIT $6"
+);
+
+impl Members {
+    pub async fn get(&self, corp: &CorpId, member: &MemberId) -> Result<Option<Member>, Error> {
+        Ok(self
+            .get_many(corp, std::slice::from_ref(member))
+            .await?
+            .pop())
+    }
+
+    /// In no particular order; who is not known is left out.
+    pub async fn get_many(
+        &self,
+        corp: &CorpId,
+        members: &[MemberId],
+    ) -> Result<Vec<Member>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(select!("AND m.member = ANY($2)"))
+            .bind(corp.as_str())
+            .bind(column(members, |member| member.as_str().to_owned()));
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        rows.iter().map(read).collect()
+    }
+
+    pub async fn all(&self, corp: &CorpId) -> Result<Vec<Member>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work.query(select!("ORDER BY m.member")).bind(corp.as_str());
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        rows.iter().map(read).collect()
+    }
+
+    /// The latest first.
+    pub async fn list(
+        &self,
+        corp: &CorpId,
+        filter: &MemberFilter,
+        page: &PageRequest,
+    ) -> Result<Page<Member>, Error> {
+        let window = Window::read(page, LIST)?;
+        let mut work = self.db.single().await?;
+        let query = work
+            .query_once(if window.is_backward() {
+                BACKWARD
+            } else {
+                FORWARD
+            })
+            .bind(corp.as_str())
+            .bind(filter.pool.as_ref().map(|pool| pool.as_str().to_owned()))
+            .bind(filter.blocked)
+            .bind(window.time())
+            .bind(window.id().map(str::to_owned))
+            .bind(window.fetch());
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        let members = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        Ok(window.page(LIST, members, |member| {
+            (at(member.created_ms), member.member.as_str().to_owned())
+        }))
+    }
+
+    pub async fn put(
+        &self,
+        corp: &CorpId,
+        member: &MemberId,
+        new: &NewMember,
+        precondition: Precondition,
+        trail: &Trail,
+    ) -> Result<Put<Member, std::convert::Infallible>, Error> {
+        loop {
+            let put = retry(|| self.try_put(corp, member, new, precondition, trail)).await?;
+            if let Some(put) = put {
+                return Ok(put);
+            }
+        }
+    }
+
+    /// None: somebody else has just made the row.
+    async fn try_put(
+        &self,
+        corp: &CorpId,
+        member: &MemberId,
+        new: &NewMember,
+        precondition: Precondition,
+        trail: &Trail,
+    ) -> Result<Option<Put<Member, std::convert::Infallible>>, Error> {
+        let mut work = self.db.transaction().await?;
+        let found = lock(&mut work, corp, member).await?;
+        let present = found.as_ref().map(|(member, _)| member.clone());
+        if !precondition.holds(present.as_ref().map(|member| member.version)) {
+            work.roll_back().await?;
+            return Ok(Some(Put::Stale(present)));
+        }
+        let Some((before, spelled_by_wecom)) = found else {
+            let after = Member {
+                member: member.clone(),
+                userid: new.userid.clone(),
+                cap: new.cap,
+                blocked: new.blocked.clone(),
+                version: 1,
+                created_ms: trail.now_ms,
+                updated_ms: trail.now_ms,
+            };
+            let query = work
+                .query(
+                    "INSERT INTO members (corp_id, member, userid, spelled_by, cap, blocked, created_at, updated_at)
+                     VALUES ($1, $2, $3, 'console', $4, $5, $6, $6) ON CONFLICT DO NOTHING",
+                )
+                .bind(corp.as_str())
+                .bind(member.as_str().to_owned())
+                .bind(clean(&new.userid).into_owned())
+                .bind(new.cap.map(i64::from))
+                .bind(new.blocked.as_ref().map(|reason| reason.as_str().to_owned()))
+                .bind(at(trail.now_ms));
+            if work.execute(query).await? == 0 {
+                work.roll_back().await?;
+                return Ok(None);
+            }
+            finish(work, corp, trail, None, &after).await?;
+            return Ok(Some(Put::Created(after)));
+        };
+        let mut after = before.clone();
+        (after.cap, after.blocked) = (new.cap, new.blocked.clone());
+        if !spelled_by_wecom {
+            after.userid.clone_from(&new.userid);
+        }
+        if after == before {
+            work.roll_back().await?;
+            return Ok(Some(Put::Same(before)));
+        }
+        update(&mut work, corp, trail, &mut after).await?;
+        finish(work, corp, trail, Some(&before), &after).await?;
+        Ok(Some(Put::Changed(after)))
+    }
+
+    /// Blocks a member, or ends that; None: there is no such member.
+    pub async fn set_blocked(
+        &self,
+        corp: &CorpId,
+        member: &MemberId,
+        blocked: Option<&Reason>,
+        trail: &Trail,
+    ) -> Result<Option<Member>, Error> {
+        retry(|| async {
+            let mut work = self.db.transaction().await?;
+            let Some((before, _)) = lock(&mut work, corp, member).await? else {
+                work.roll_back().await?;
+                return Ok(None);
+            };
+            let mut after = before.clone();
+            after.blocked = blocked.cloned();
+            if after == before {
+                work.roll_back().await?;
+                return Ok(Some(before));
+            }
+            update(&mut work, corp, trail, &mut after).await?;
+            finish(work, corp, trail, Some(&before), &after).await?;
+            Ok(Some(after))
+        })
+        .await
+    }
+
+    /// WeCom spells these members like this: known ones are shown so from now on. Answers how many changed.
+    pub async fn heard(
+        &self,
+        corp: &CorpId,
+        userids: &[String],
+        now_ms: u64,
+    ) -> Result<u64, Error> {
+        let mut spelled: Vec<(MemberId, String)> = userids
+            .iter()
+            .filter_map(|userid| Some((MemberId::new(userid.clone()).ok()?, userid.clone())))
+            .collect();
+        spelled.sort();
+        spelled.dedup_by(|one, two| one.0 == two.0);
+        retry(|| async {
+            let mut work = self.db.single().await?;
+            let query = work
+                .query(
+                    "WITH locked AS (
+                        SELECT m.member, s.userid FROM members AS m
+                        JOIN unnest($2::text[], $3::text[]) AS s (member, userid) ON s.member = m.member
+                        WHERE m.corp_id = $1 AND (m.userid <> s.userid OR m.spelled_by <> 'wecom')
+                        ORDER BY m.member FOR UPDATE OF m)
+                     UPDATE members AS m SET userid = locked.userid, spelled_by = 'wecom',
+                        version = m.version + 1, updated_at = $4
+                     FROM locked WHERE m.corp_id = $1 AND m.member = locked.member",
+                )
+                .bind(corp.as_str())
+                .bind(column(&spelled, |(member, _)| member.as_str().to_owned()))
+                .bind(column(&spelled, |(_, userid)| clean(userid).into_owned()))
+                .bind(at(now_ms));
+            let changed = work.execute(query).await?;
+            work.end().await?;
+            Ok(changed)
+        })
+        .await
+    }
+}
+
+/// Those of `members` that are not known. They cannot go while the transaction lasts.
+pub(crate) async fn unknown(
+    work: &mut Work,
+    corp: &CorpId,
+    members: &[MemberId],
+) -> Result<Vec<MemberId>, Error> {
+    let query = work
+        .query(
+            "SELECT member FROM members WHERE corp_id = $1 AND member = ANY($2) ORDER BY member FOR KEY SHARE",
+        )
+        .bind(corp.as_str())
+        .bind(column(members, |member| member.as_str().to_owned()));
+    let rows = work.fetch_all(query).await?;
+    let known = rows
+        .iter()
+        .map(|row| row.parsed("member"))
+        .collect::<Result<std::collections::HashSet<MemberId>, _>>()?;
+    Ok(members
+        .iter()
+        .filter(|member| !known.contains(member))
+        .cloned()
+        .collect())
+}
+
+/// The row, and whether the spelling is WeCom's.
+async fn lock(
+    work: &mut Work,
+    corp: &CorpId,
+    member: &MemberId,
+) -> Result<Option<(Member, bool)>, Error> {
+    let query = work
+        .query(select!("AND m.member = $2 FOR NO KEY UPDATE"))
+        .bind(corp.as_str())
+        .bind(member.as_str().to_owned());
+    let row = work.fetch_optional(query).await?;
+    row.as_ref()
+        .map(|row| Ok((read(row)?, row.value::<&str>("spelled_by")? == "wecom")))
+        .transpose()
+}
+
+async fn update(
+    work: &mut Work,
+    corp: &CorpId,
+    trail: &Trail,
+    after: &mut Member,
+) -> Result<(), Error> {
+    after.version += 1;
+    after.updated_ms = trail.now_ms;
+    let query = work
+        .query(
+            "UPDATE members SET userid = $3, cap = $4, blocked = $5, version = $6, updated_at = $7
+             WHERE corp_id = $1 AND member = $2",
+        )
+        .bind(corp.as_str())
+        .bind(after.member.as_str().to_owned())
+        .bind(clean(&after.userid).into_owned())
+        .bind(after.cap.map(i64::from))
+        .bind(
+            after
+                .blocked
+                .as_ref()
+                .map(|reason| reason.as_str().to_owned()),
+        )
+        .bind(signed(after.version))
+        .bind(at(trail.now_ms));
+    work.execute(query).await?;
+    Ok(())
+}
+
+async fn finish(
+    mut work: Work,
+    corp: &CorpId,
+    trail: &Trail,
+    before: Option<&Member>,
+    after: &Member,
+) -> Result<(), Error> {
+    let entity = format!("members/{}", after.member);
+    let record = trail.record(
+        "member.put",
+        entity,
+        before.map(Member::json),
+        Some(after.json()),
+    );
+    write(&mut work, corp, &[&record]).await?;
+    work.commit().await
+}
+
+fn read(row: &PgRow) -> Result<Member, Error> {
+    let cap: Option<i64> = row.value("cap")?;
+    Ok(Member {
+        member: row.parsed("member")?,
+        userid: row.value("userid")?,
+        cap: cap.map(|cap| u32::try_from(cap).unwrap_or(u32::MAX)),
+        blocked: row.parsed_option("blocked")?,
+        version: row.number("version")?,
+        created_ms: row.ms("created_at")?,
+        updated_ms: row.ms("updated_at")?,
+    })
+}
