@@ -14,6 +14,7 @@ mod corp;
 mod error;
 mod keys;
 mod log;
+mod read;
 mod rebuild;
 mod scripts;
 
@@ -22,4 +23,5 @@ pub use connection::Connection;
 pub use corp::{CorpRoster, Roster};
 pub use error::Error;
 pub use log::LogReader;
+pub use read::{PoolVersion, Remembered};
 pub use rebuild::Status;

@@ -10,6 +10,7 @@ mod fair;
 mod headers;
 mod least_load;
 mod presence;
+mod read;
 mod reassign;
 mod set_pool;
 mod settle;
