@@ -1,1 +1,151 @@
-//! ledger
+//! What was decided and done: the corps' log, allocations, deliveries, outbox and transfers in Postgres.
+//!
+//! It knows no Redis and no WeCom: what an effect is for and what an errcode means is its caller's business. Times
+//! come in and go out as milliseconds since the epoch; nothing here reads a clock. Every write may be repeated: it
+//! is conditional on a sequence number, a state, or the number of the claim that may make it.
+//!
+//! Rules of the house, kept in `connection`: bounded waits, one connection for one piece of work, no state left in a
+//! connection (poolers in transaction mode work), and a connection whose work did not end in order is closed.
+
+mod allocations;
+mod api_keys;
+mod audit;
+mod budget_blocks;
+mod change;
+mod channels;
+mod connection;
+mod console;
+mod corps;
+mod counters;
+mod cursor;
+mod customers;
+mod deliveries;
+mod error;
+mod idempotency;
+mod log_write;
+mod members;
+mod migrate;
+mod operations;
+mod outbox;
+mod pools;
+mod put;
+mod row;
+mod text;
+mod times;
+mod transfers;
+
+pub use allocations::{Allocation, AllocationFilter, AllocationState, Allocations, Unsettled};
+pub use api_keys::{ApiKey, ApiKeys, Role};
+pub use audit::{Audit, AuditFilter, AuditRecord, Trail};
+pub use budget_blocks::{BudgetBlock, BudgetBlocks};
+pub use change::{
+    Change, Customer, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewTransfer, SettledAs,
+    WriteBatch,
+};
+pub use channels::{Channel, ChannelRefused, Channels, NewChannel};
+pub use connection::Config;
+pub use console::EndpointCount;
+pub use corps::{Confirmed, Corp, Corps, LogRow, Snapshot};
+pub use counters::Counter;
+pub use cursor::{Page, PageRequest};
+pub use customers::{Customers, Forgotten, KnownCustomer};
+pub use deliveries::{Deliveries, Delivery, DeliveryFilter, NewDelivery};
+pub use error::Error;
+pub use idempotency::{Begun, Idempotency, IdempotencyKey, KeptAnswer};
+pub use log_write::{Conflict, LogWrite, Written};
+pub use members::{Member, MemberFilter, Members, NewMember};
+pub use migrate::{MIGRATIONS, Migration, MigrationStatus};
+pub use operations::{Operation, OperationState, Operations, Progress};
+pub use outbox::{
+    Claim, EffectState, Fence, Finish, Held, Outbox, OutboxRow, Outcome, Reaped, Unfinished,
+};
+pub use pools::{NewPool, Pool, PoolMember, PoolVersion, Pools};
+pub use put::{Deleted, Precondition, Put};
+pub use transfers::{
+    Planned, Transfer, TransferKind, TransferState, TransferStep, Transfers, window_start,
+};
+
+use connection::Db;
+
+/// A cheap clone; all clones share one pool of connections.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    db: Db,
+}
+
+impl Ledger {
+    /// Connects once, so that a wrong address, password or an old server is known at once, and to learn whether a
+    /// pooler stands in between.
+    pub async fn connect(config: Config) -> Result<Ledger, Error> {
+        Ok(Ledger {
+            db: Db::connect(config).await?,
+        })
+    }
+
+    pub fn allocations(&self) -> Allocations {
+        Allocations {
+            db: self.db.clone(),
+        }
+    }
+
+    pub fn budget_blocks(&self) -> BudgetBlocks {
+        BudgetBlocks {
+            db: self.db.clone(),
+        }
+    }
+
+    /// Generations, log and snapshots.
+    pub fn corps(&self) -> Corps {
+        Corps {
+            db: self.db.clone(),
+        }
+    }
+
+    pub fn customers(&self) -> Customers {
+        Customers {
+            db: self.db.clone(),
+        }
+    }
+
+    pub fn deliveries(&self) -> Deliveries {
+        Deliveries {
+            db: self.db.clone(),
+        }
+    }
+
+    pub fn outbox(&self) -> Outbox {
+        Outbox {
+            db: self.db.clone(),
+        }
+    }
+
+    pub fn transfers(&self) -> Transfers {
+        Transfers {
+            db: self.db.clone(),
+        }
+    }
+
+    /// For the tables of the program that owns them (pools, members, keys): the same pool, the same rules.
+    pub fn pool(&self) -> &sqlx::PgPool {
+        self.db.pool()
+    }
+
+    /// Postgres answers and takes writes.
+    pub async fn ping(&self) -> Result<(), Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query("SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'");
+        let read_only: bool = sqlx::Row::get(&work.fetch_one(query).await?, 0);
+        work.end().await?;
+        if read_only {
+            Err(Error::ReadOnly)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Ends all connections in order.
+    pub async fn close(&self) {
+        self.db.pool().close().await;
+    }
+}

@@ -1,0 +1,317 @@
+//! Who got whom: reading, and marking what has been carried out. The log writer makes and ends them.
+
+mod list;
+
+use allocation::{AllocationId, ChannelId, CorpId, MemberId, PoolId, RequestId, SubjectKey};
+use sqlx::postgres::PgRow;
+use uuid::Uuid;
+
+use crate::Error;
+use crate::connection::Db;
+use crate::error::retry;
+use crate::log_write::column;
+use crate::row::Columns;
+use crate::times::at;
+
+pub use list::AllocationFilter;
+
+#[derive(Debug, Clone)]
+pub struct Allocations {
+    pub(crate) db: Db,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AllocationState {
+    Waiting,
+    Open,
+    Closed,
+}
+
+impl AllocationState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            AllocationState::Waiting => "waiting",
+            AllocationState::Open => "open",
+            AllocationState::Closed => "closed",
+        }
+    }
+}
+
+impl std::str::FromStr for AllocationState {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<AllocationState, Self::Err> {
+        match text {
+            "waiting" => Ok(AllocationState::Waiting),
+            "open" => Ok(AllocationState::Open),
+            "closed" => Ok(AllocationState::Closed),
+            _ => Err("no state of an allocation"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Allocation {
+    pub id: AllocationId,
+    pub pool: PoolId,
+    /// Surrogate id.
+    pub customer: Uuid,
+    pub subject: SubjectKey,
+    /// None: it waits, or ended waiting.
+    pub member: Option<MemberId>,
+    /// Who had the customer at WeCom, if that was somebody else.
+    pub giver: Option<MemberId>,
+    pub channel: Option<ChannelId>,
+    pub source: String,
+    pub delivery: Option<String>,
+    pub request: Option<RequestId>,
+    pub state: AllocationState,
+    pub epoch: u64,
+    pub decided_ms: u64,
+    pub assigned_ms: Option<u64>,
+    pub settled_ms: Option<u64>,
+    /// `done`, `kept`, `void` or `closed`.
+    pub settled_as: Option<String>,
+    pub closed_ms: Option<u64>,
+    pub close_reason: Option<String>,
+    pub decided_seq: u64,
+    pub changed_seq: u64,
+}
+
+/// An open allocation that is not carried out yet, and the transfer that was to do it (the last one of its epoch).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unsettled {
+    pub allocation: Allocation,
+    pub transfer: Option<crate::Transfer>,
+}
+
+macro_rules! columns {
+    () => {
+        "a.id, a.pool_id, a.customer_id, a.subject, a.member, a.giver, a.channel_id, a.source, a.delivery,
+         a.request_id, a.state, a.epoch, a.decided_at, a.assigned_at, a.settled_at, a.settled_as, a.closed_at,
+         a.close_reason, a.decided_seq, a.changed_seq"
+    };
+}
+use columns;
+
+impl Allocations {
+    pub async fn get(&self, corp: &CorpId, id: AllocationId) -> Result<Option<Allocation>, Error> {
+        Ok(self.get_many(corp, &[id]).await?.pop())
+    }
+
+    /// In no particular order.
+    pub async fn get_many(
+        &self,
+        corp: &CorpId,
+        ids: &[AllocationId],
+    ) -> Result<Vec<Allocation>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM allocations AS a WHERE a.corp_id = $1 AND a.id = ANY($2)"
+            ))
+            .bind(corp.as_str())
+            .bind(column(ids, |id| id.0));
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        read_all(&rows)
+    }
+
+    /// All that are open or waiting for a subject.
+    pub async fn open_of(
+        &self,
+        corp: &CorpId,
+        subject: &SubjectKey,
+    ) -> Result<Vec<Allocation>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM allocations AS a WHERE a.corp_id = $1 AND a.subject = $2 AND a.closed_at IS NULL
+                 ORDER BY a.decided_at, a.id"
+            ))
+            .bind(corp.as_str())
+            .bind(subject.to_string());
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        read_all(&rows)
+    }
+
+    /// What a request was answered, when Redis has forgotten it: the allocation it made.
+    pub async fn by_request(
+        &self,
+        corp: &CorpId,
+        request: &RequestId,
+    ) -> Result<Option<Allocation>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM allocations AS a WHERE a.corp_id = $1 AND a.request_id = $2
+                 ORDER BY a.decided_at, a.id LIMIT 1"
+            ))
+            .bind(corp.as_str())
+            .bind(request.as_str());
+        let row = work.fetch_optional(query).await?;
+        work.end().await?;
+        row.as_ref().map(read).transpose()
+    }
+
+    /// Open allocations of each member that has any, over all pools.
+    pub async fn open_by_member(&self, corp: &CorpId) -> Result<Vec<(MemberId, u64)>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "SELECT member, count(*) AS n FROM allocations
+                 WHERE corp_id = $1 AND closed_at IS NULL AND member IS NOT NULL GROUP BY member ORDER BY member",
+            )
+            .bind(corp.as_str());
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        rows.iter()
+            .map(|row| Ok((row.parsed("member")?, row.number("n")?)))
+            .collect()
+    }
+
+    /// Open or waiting allocations of a pool that were decided before a time, oldest first: its load window.
+    pub async fn open_before(
+        &self,
+        corp: &CorpId,
+        pool: &PoolId,
+        before_ms: u64,
+        limit: u32,
+    ) -> Result<Vec<Allocation>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM allocations AS a WHERE a.corp_id = $1 AND a.pool_id = $2 AND a.closed_at IS NULL
+                    AND a.decided_at < $3 ORDER BY a.decided_at, a.id LIMIT $4"
+            ))
+            .bind(corp.as_str())
+            .bind(pool.as_str())
+            .bind(at(before_ms))
+            .bind(i64::from(limit));
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        read_all(&rows)
+    }
+
+    /// Allocations that have a member, are not settled, and have no transfer under way: what is to be driven to
+    /// its end. Assigned before a time, oldest first, after the one where the last call ended.
+    pub async fn unsettled(
+        &self,
+        corp: &CorpId,
+        assigned_before_ms: u64,
+        after: Option<(u64, AllocationId)>,
+        limit: u32,
+    ) -> Result<Vec<Unsettled>, Error> {
+        let mut work = self.db.single().await?;
+        let (after_ms, after_id) = after.unwrap_or((0, AllocationId(Uuid::nil())));
+        let query = work
+            .query_once(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM allocations AS a
+                 WHERE a.corp_id = $1 AND a.settled_at IS NULL AND a.closed_at IS NULL AND a.member IS NOT NULL
+                    AND a.assigned_at <= $2 AND (a.assigned_at, a.id) > ($3, $4)
+                    AND NOT EXISTS (SELECT FROM transfers AS t
+                        WHERE t.allocation_id = a.id AND t.ended_at IS NULL)
+                 ORDER BY a.assigned_at, a.id LIMIT $5"
+            ))
+            .bind(corp.as_str())
+            .bind(at(assigned_before_ms))
+            .bind(at(after_ms))
+            .bind(after_id.0)
+            .bind(i64::from(limit));
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        let allocations = read_all(&rows)?;
+        let ids = column(&allocations, |allocation| allocation.id);
+        let transfers = crate::Transfers {
+            db: self.db.clone(),
+        }
+        .of_allocations(corp, &ids)
+        .await?;
+        let mut last: std::collections::HashMap<AllocationId, crate::Transfer> =
+            std::collections::HashMap::new();
+        for transfer in transfers {
+            if let Some(allocation) = transfer.allocation {
+                last.insert(allocation, transfer);
+            }
+        }
+        let unsettled = allocations.into_iter().map(|allocation| Unsettled {
+            transfer: last
+                .remove(&allocation.id)
+                .filter(|transfer| Some(&transfer.taker) == allocation.member.as_ref()),
+            allocation,
+        });
+        Ok(unsettled.collect())
+    }
+
+    /// Marks as carried out what Redis has settled, should the log entry that says so be under way still. Twice is
+    /// once: the first mark stands. `how` is `done` or `kept`.
+    pub async fn mark_settled(
+        &self,
+        corp: &CorpId,
+        settled: &[(AllocationId, &'static str)],
+        now_ms: u64,
+    ) -> Result<u64, Error> {
+        let mut rows = settled.to_vec();
+        rows.sort();
+        rows.dedup_by_key(|(id, _)| *id);
+        retry(|| async {
+            let mut work = self.db.single().await?;
+            let query = work
+                .query(
+                    "WITH locked AS (
+                        SELECT a.id, s.how FROM allocations AS a
+                        JOIN unnest($2::uuid[], $3::text[]) AS s (id, how) ON s.id = a.id
+                        WHERE a.corp_id = $1 AND a.settled_at IS NULL ORDER BY a.id FOR UPDATE OF a)
+                     UPDATE allocations AS a SET settled_at = $4, settled_as = locked.how
+                     FROM locked WHERE a.id = locked.id",
+                )
+                .bind(corp.as_str())
+                .bind(column(&rows, |(id, _)| id.0))
+                .bind(column(&rows, |(_, how)| *how))
+                .bind(at(now_ms));
+            let marked = work.execute(query).await?;
+            work.end().await?;
+            Ok(marked)
+        })
+        .await
+    }
+}
+
+fn read_all(rows: &[PgRow]) -> Result<Vec<Allocation>, Error> {
+    rows.iter().map(read).collect()
+}
+
+fn read(row: &PgRow) -> Result<Allocation, Error> {
+    Ok(Allocation {
+        id: AllocationId(row.value("id")?),
+        pool: row.parsed("pool_id")?,
+        customer: row.value("customer_id")?,
+        subject: row.parsed("subject")?,
+        member: row.parsed_option("member")?,
+        giver: row.parsed_option("giver")?,
+        channel: row.parsed_option("channel_id")?,
+        source: row.value("source")?,
+        delivery: row.value("delivery")?,
+        request: row.parsed_option("request_id")?,
+        state: row.parsed("state")?,
+        epoch: row.number("epoch")?,
+        decided_ms: row.ms("decided_at")?,
+        assigned_ms: row.ms_option("assigned_at")?,
+        settled_ms: row.ms_option("settled_at")?,
+        settled_as: row.value("settled_as")?,
+        closed_ms: row.ms_option("closed_at")?,
+        close_reason: row.value("close_reason")?,
+        decided_seq: row.number("decided_seq")?,
+        changed_seq: row.number("changed_seq")?,
+    })
+}

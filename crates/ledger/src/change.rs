@@ -1,0 +1,163 @@
+//! What a log entry leads to in the tables. The caller derives it from operation, outcome and payload; the writer
+//! stores entry and changes in one transaction.
+
+use allocation::{
+    AllocationId, ChannelId, LogEntry, MemberId, PoolId, Reason, RequestId, SubjectKey,
+};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::transfers::TransferKind;
+
+/// Log entries in order, without gaps. What the ledger has already is skipped, so a batch may be written again.
+#[derive(Debug, Clone, Default)]
+pub struct WriteBatch {
+    /// Generation of the Redis state the entries were read from.
+    pub generation: u64,
+    pub entries: Vec<Entry>,
+}
+
+/// One log entry, as the log has it, and its changes in order.
+#[derive(Debug, Clone, Default)]
+pub struct Entry {
+    pub seq: u64,
+    pub at_ms: u64,
+    pub op: String,
+    pub args: String,
+    pub result: String,
+    pub changes: Vec<Change>,
+}
+
+impl Entry {
+    pub fn new(entry: &LogEntry, changes: Vec<Change>) -> Entry {
+        let (op, args, result) = entry.parts();
+        Entry {
+            seq: entry.seq,
+            at_ms: entry.at_ms,
+            op: op.to_owned(),
+            args,
+            result,
+            changes,
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub enum Change {
+    Decided(NewAllocation),
+    /// A waiting allocation got a member, or an open one another.
+    Assigned {
+        allocation: AllocationId,
+        member: MemberId,
+        /// Who has the customer at WeCom; None leaves what was known. The member himself is nobody.
+        giver: Option<MemberId>,
+        /// Some after a reassignment: what was to be done for earlier epochs and is not sent yet is cancelled.
+        epoch: Option<u64>,
+    },
+    Settled {
+        allocation: AllocationId,
+        how: SettledAs,
+    },
+    /// Ends it, settled or not; what is not sent yet is cancelled.
+    Closed {
+        allocation: AllocationId,
+        reason: Reason,
+    },
+    Delivery(DeliveryOutcome),
+    Effect(NewEffect),
+    Transfer(NewTransfer),
+}
+
+#[derive(Debug, Clone)]
+pub struct NewAllocation {
+    pub allocation: AllocationId,
+    pub pool: PoolId,
+    pub subject: SubjectKey,
+    pub customer: Customer,
+    /// None: it waits.
+    pub member: Option<MemberId>,
+    /// Who has the customer at WeCom. The member himself is nobody.
+    pub giver: Option<MemberId>,
+    pub channel: Option<ChannelId>,
+    /// Who asked: `callback`, `api`, `audit`, …
+    pub source: String,
+    pub delivery: Option<String>,
+    pub request: Option<RequestId>,
+}
+
+/// Whom a subject means. Without an outside id the row is made all the same.
+#[derive(Clone)]
+pub struct Customer {
+    pub kind: String,
+    pub external_id: Option<String>,
+}
+
+/// Says whether there is an id, never which.
+impl std::fmt::Debug for Customer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Customer")
+            .field("kind", &self.kind)
+            .field("known", &self.external_id.is_some())
+            .finish()
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SettledAs {
+    /// The customer is with the chosen member.
+    Done,
+    /// The customer stayed with this member, who has him now.
+    Kept(MemberId),
+    /// It came to nothing; it is closed too.
+    Void(Reason),
+}
+
+/// What became of one delivery. A later outcome of the same delivery (a replay) replaces the earlier one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeliveryOutcome {
+    pub delivery: String,
+    /// When it was received, exactly as the delivery has it: part of its identity here.
+    pub received_ms: u64,
+    pub outcome: String,
+    pub reason: Option<String>,
+    pub allocation: Option<AllocationId>,
+}
+
+/// An effect to be done outside. One (corp, kind, key) is done once, however often it is asked for.
+#[derive(Clone)]
+pub struct NewEffect {
+    pub kind: String,
+    pub key: String,
+    pub payload: Value,
+    /// Empty the payload when the row ends.
+    pub erase_payload: bool,
+    pub allocation: Option<AllocationId>,
+    /// The assignment it belongs to; None: the allocation as a whole.
+    pub epoch: Option<u64>,
+    pub transfer: Option<Uuid>,
+    /// Smaller is sooner.
+    pub priority: i16,
+    pub due_ms: u64,
+    pub deadline_ms: Option<u64>,
+}
+
+/// The payload may hold ids of customers and codes: not for logs.
+impl std::fmt::Debug for NewEffect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NewEffect")
+            .field("kind", &self.kind)
+            .field("allocation", &self.allocation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A transfer to be started. The subject must have a customer row; one decided in the same batch has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTransfer {
+    pub id: Uuid,
+    pub allocation: Option<AllocationId>,
+    pub subject: SubjectKey,
+    pub giver: MemberId,
+    pub taker: MemberId,
+    pub kind: TransferKind,
+}

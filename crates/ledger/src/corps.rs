@@ -1,0 +1,218 @@
+//! Generations, the log and its snapshots: what a rebuild of the Redis state needs.
+//!
+//! A rebuild is: `bump_generation`, fold `latest_snapshot` and `read_log`, write the state to Redis (closed),
+//! `confirm_generation`, open it in Redis. Until it is confirmed, writers that hold entries of the old state may
+//! still add them; the rebuilder then reads again. Afterwards such entries are refused.
+
+use allocation::{CorpId, LogEntry};
+use sqlx::postgres::PgRow;
+
+use crate::Error;
+use crate::connection::Db;
+use crate::error::retry;
+use crate::row::{Columns, signed};
+
+/// Older snapshots are dropped; the log stays.
+const SNAPSHOTS_KEPT: i64 = 3;
+
+#[derive(Debug, Clone)]
+pub struct Corps {
+    pub(crate) db: Db,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Corp {
+    pub generation: u64,
+    /// The generation that Redis may serve; lower than `generation` while somebody rebuilds.
+    pub opened_generation: u64,
+    pub log_seq: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmed {
+    /// Open it in Redis now.
+    Yes,
+    /// The log went on to this entry meanwhile: fold the rest and confirm again.
+    ReadOn { log_seq: u64 },
+    /// Somebody else began a rebuild after this one: leave it to him.
+    Superseded { generation: u64 },
+}
+
+/// One entry as the log has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogRow {
+    pub seq: u64,
+    pub at_ms: u64,
+    pub generation: u64,
+    pub op: String,
+    pub args: String,
+    pub result: String,
+}
+
+impl LogRow {
+    pub fn parse(&self) -> Result<LogEntry, allocation::Error> {
+        LogEntry::from_parts(self.seq, self.at_ms, &self.op, &self.args, &self.result)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    pub seq: u64,
+    /// `allocation::Dump` as JSON.
+    pub dump: String,
+}
+
+impl Corps {
+    /// Makes sure the corp has its row.
+    pub async fn ensure(&self, corp: &CorpId) -> Result<(), Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query("INSERT INTO corps (corp_id) VALUES ($1) ON CONFLICT DO NOTHING")
+            .bind(corp.as_str());
+        work.execute(query).await?;
+        work.end().await
+    }
+
+    /// None: never heard of.
+    pub async fn get(&self, corp: &CorpId) -> Result<Option<Corp>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query("SELECT generation, opened_generation, log_seq FROM corps WHERE corp_id = $1")
+            .bind(corp.as_str());
+        let row = work.fetch_optional(query).await?;
+        work.end().await?;
+        row.as_ref().map(read_corp).transpose()
+    }
+
+    /// Begins a rebuild: waits for the present writer, then raises the generation. Answers the row as it is now.
+    pub async fn bump_generation(&self, corp: &CorpId) -> Result<Corp, Error> {
+        self.ensure(corp).await?;
+        retry(|| async {
+            let mut work = self.db.single().await?;
+            // The row's lock is that of `begin_log_write`.
+            let query = work
+                .query(
+                    "UPDATE corps SET generation = generation + 1 WHERE corp_id = $1
+                     RETURNING generation, opened_generation, log_seq",
+                )
+                .bind(corp.as_str());
+            let row = work.fetch_one(query).await?;
+            work.end().await?;
+            read_corp(&row)
+        })
+        .await
+    }
+
+    /// Ends a rebuild that folded the log up to `folded_seq`.
+    pub async fn confirm_generation(
+        &self,
+        corp: &CorpId,
+        generation: u64,
+        folded_seq: u64,
+    ) -> Result<Confirmed, Error> {
+        retry(|| async {
+            let mut work = self.db.transaction().await?;
+            let query = work
+                .query("SELECT generation, opened_generation, log_seq FROM corps WHERE corp_id = $1 FOR UPDATE")
+                .bind(corp.as_str());
+            let row = work.fetch_optional(query).await?;
+            let found = row.as_ref().map(read_corp).transpose()?.unwrap_or_default();
+            if found.generation != generation {
+                work.roll_back().await?;
+                return Ok(Confirmed::Superseded { generation: found.generation });
+            }
+            if found.log_seq != folded_seq {
+                work.roll_back().await?;
+                return Ok(Confirmed::ReadOn { log_seq: found.log_seq });
+            }
+            let query = work
+                .query("UPDATE corps SET opened_generation = generation WHERE corp_id = $1")
+                .bind(corp.as_str());
+            work.execute(query).await?;
+            work.commit().await?;
+            Ok(Confirmed::Yes)
+        })
+        .await
+    }
+
+    /// At most `limit` entries after `after_seq`, in order.
+    pub async fn read_log(
+        &self,
+        corp: &CorpId,
+        after_seq: u64,
+        limit: u32,
+    ) -> Result<Vec<LogRow>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "SELECT seq, at_ms, generation, op, args, result FROM log WHERE corp_id = $1 AND seq > $2
+                 ORDER BY seq LIMIT $3",
+            )
+            .bind(corp.as_str())
+            .bind(signed(after_seq))
+            .bind(i64::from(limit));
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        rows.iter()
+            .map(|row| {
+                Ok(LogRow {
+                    seq: row.number("seq")?,
+                    at_ms: row.number("at_ms")?,
+                    generation: row.number("generation")?,
+                    op: row.value("op")?,
+                    args: row.value("args")?,
+                    result: row.value("result")?,
+                })
+            })
+            .collect()
+    }
+
+    /// The state after entry `seq`, which must be in the ledger. Of one entry there is one state: a second is
+    /// the same.
+    pub async fn save_snapshot(&self, corp: &CorpId, snapshot: &Snapshot) -> Result<(), Error> {
+        let mut work = self.db.transaction().await?;
+        let query = work
+            .query(
+                "INSERT INTO snapshots (corp_id, seq, dump)
+                 SELECT $1, $2, $3 FROM corps WHERE corp_id = $1 AND log_seq >= $2 ON CONFLICT DO NOTHING",
+            )
+            .bind(corp.as_str())
+            .bind(signed(snapshot.seq))
+            .bind(snapshot.dump.clone());
+        work.execute(query).await?;
+        let query = work
+            .query(
+                "DELETE FROM snapshots WHERE corp_id = $1 AND seq < (
+                    SELECT min(seq) FROM (SELECT seq FROM snapshots WHERE corp_id = $1 ORDER BY seq DESC LIMIT $2)
+                    AS kept)",
+            )
+            .bind(corp.as_str())
+            .bind(SNAPSHOTS_KEPT);
+        work.execute(query).await?;
+        work.commit().await
+    }
+
+    pub async fn latest_snapshot(&self, corp: &CorpId) -> Result<Option<Snapshot>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query("SELECT seq, dump FROM snapshots WHERE corp_id = $1 ORDER BY seq DESC LIMIT 1")
+            .bind(corp.as_str());
+        let row = work.fetch_optional(query).await?;
+        work.end().await?;
+        row.map(|row| {
+            Ok(Snapshot {
+                seq: row.number("seq")?,
+                dump: row.value("dump")?,
+            })
+        })
+        .transpose()
+    }
+}
+
+fn read_corp(row: &PgRow) -> Result<Corp, Error> {
+    Ok(Corp {
+        generation: row.number("generation")?,
+        opened_generation: row.number("opened_generation")?,
+        log_seq: row.number("log_seq")?,
+    })
+}

@@ -1,0 +1,154 @@
+//! The one writer of a corp's log: whoever holds the corp's row.
+
+mod fold;
+mod rows;
+
+use allocation::{AllocationId, CorpId};
+use uuid::Uuid;
+
+use crate::change::WriteBatch;
+use crate::connection::Work;
+use crate::row::{Columns, signed};
+use crate::{Error, Ledger};
+use fold::Folded;
+pub(crate) use rows::column;
+
+/// Holds the corp's row. Dropped, it writes nothing and gives the row back.
+#[derive(Debug)]
+pub struct LogWrite {
+    work: Work,
+    corp: CorpId,
+    log_seq: u64,
+    generation: u64,
+    opened_generation: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Written {
+    /// Last entry that is in the ledger now.
+    pub log_seq: u64,
+    /// Entries of the batch that were not there before.
+    pub entries: usize,
+    /// The corp's generation; above the batch's when somebody rebuilds: the batch is written and the rebuilder,
+    /// who confirms at last, will find it and read again.
+    pub generation: u64,
+    /// New allocations that lost: the ledger had an open one of the same pool and subject. They are written as
+    /// closed, nothing is done for them, and the caller closes them in Redis.
+    pub conflicts: Vec<Conflict>,
+    /// Transfers that were not planned, because the same one is under way already; their effects neither.
+    pub transfers_under_way: Vec<Uuid>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conflict {
+    pub lost: AllocationId,
+    pub stands: AllocationId,
+}
+
+impl Ledger {
+    /// Takes the corp's row, waiting for nobody. None: another writer or a rebuilder holds it (or the corp was new
+    /// until now).
+    pub async fn begin_log_write(&self, corp: &CorpId) -> Result<Option<LogWrite>, Error> {
+        let mut work = self.db.transaction().await?;
+        let query = work
+            .query(
+                "SELECT log_seq, generation, opened_generation FROM corps WHERE corp_id = $1
+                 FOR UPDATE SKIP LOCKED",
+            )
+            .bind(corp.as_str());
+        match work.fetch_optional(query).await? {
+            Some(row) => Ok(Some(LogWrite {
+                corp: corp.clone(),
+                log_seq: row.number("log_seq")?,
+                generation: row.number("generation")?,
+                opened_generation: row.number("opened_generation")?,
+                work,
+            })),
+            None => {
+                let query = work
+                    .query("INSERT INTO corps (corp_id) VALUES ($1) ON CONFLICT DO NOTHING")
+                    .bind(corp.as_str());
+                work.execute(query).await?;
+                work.commit().await?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl LogWrite {
+    /// Last entry in the ledger: the batch goes on after it.
+    pub fn log_seq(&self) -> u64 {
+        self.log_seq
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The generation that was opened last: entries of a corp that is closed for a rebuild are of this one.
+    pub fn opened_generation(&self) -> u64 {
+        self.opened_generation
+    }
+
+    /// Writes nothing. Dropping does the same, at the price of a connection.
+    pub async fn release(self) -> Result<(), Error> {
+        self.work.roll_back().await
+    }
+
+    /// Writes the entries that are not there yet, with their changes, in one transaction.
+    pub async fn commit(mut self, batch: &WriteBatch) -> Result<Written, Error> {
+        if batch.generation < self.opened_generation {
+            return Err(Error::Stale {
+                generation: batch.generation,
+                opened: self.opened_generation,
+            });
+        }
+        let new = self.new_entries(batch)?;
+        let Some(last) = new.last() else {
+            let written = Written {
+                log_seq: self.log_seq,
+                generation: self.generation,
+                ..Written::default()
+            };
+            self.release().await?;
+            return Ok(written);
+        };
+        let mut written = Written {
+            log_seq: last.seq,
+            entries: new.len(),
+            generation: self.generation,
+            ..Written::default()
+        };
+        rows::log(&mut self.work, &self.corp, batch.generation, new).await?;
+        let folded = Folded::of(new);
+        rows::changes(&mut self.work, &self.corp, folded, &mut written).await?;
+        let query = self
+            .work
+            .query("UPDATE corps SET log_seq = $2 WHERE corp_id = $1")
+            .bind(self.corp.as_str())
+            .bind(signed(last.seq));
+        self.work.execute(query).await?;
+        match self.work.commit().await {
+            Ok(()) => Ok(written),
+            Err(Error::Unavailable(source)) => Err(Error::CommitUnknown(source)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn new_entries<'b>(&self, batch: &'b WriteBatch) -> Result<&'b [crate::Entry], Error> {
+        let known = batch
+            .entries
+            .partition_point(|entry| entry.seq <= self.log_seq);
+        let new = &batch.entries[known..];
+        for (entry, expected) in new.iter().zip(self.log_seq + 1..) {
+            if entry.seq != expected {
+                return Err(Error::Gap {
+                    expected,
+                    found: entry.seq,
+                });
+            }
+        }
+        Ok(new)
+    }
+}

@@ -1,0 +1,222 @@
+//! Brings the changes of a batch down to one row each: what was made and changed in the batch is inserted as it
+//! ended, what was there before is updated once. So each table is written in one statement, whatever the batch.
+
+use std::collections::{BTreeMap, HashMap};
+
+use allocation::{AllocationId, MemberId, SubjectKey};
+
+use crate::change::{
+    Change, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewTransfer, SettledAs,
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Folded<'b> {
+    /// Made in this batch, in the order they were decided.
+    pub(super) new: Vec<NewRow<'b>>,
+    /// Changes of allocations that were there before.
+    pub(super) patches: BTreeMap<AllocationId, Patch<'b>>,
+    /// With the time it was known.
+    pub(super) outcomes: Vec<(&'b DeliveryOutcome, u64)>,
+    pub(super) effects: Vec<Effect<'b>>,
+    pub(super) transfers: Vec<Transfer<'b>>,
+    places: Places,
+}
+
+/// Where in the batch something of an allocation is.
+#[derive(Debug, Default)]
+struct Places {
+    new: HashMap<AllocationId, usize>,
+    effects: HashMap<AllocationId, Vec<usize>>,
+    transfers: HashMap<AllocationId, Vec<usize>>,
+}
+
+#[derive(Debug)]
+pub(super) struct NewRow<'b> {
+    pub(super) decided: &'b NewAllocation,
+    pub(super) seq: u64,
+    pub(super) at_ms: u64,
+    pub(super) patch: Patch<'b>,
+}
+
+/// What the batch does to one allocation. Absent fields stay as they are.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Patch<'b> {
+    pub(super) seq: u64,
+    pub(super) member: Option<&'b MemberId>,
+    pub(super) giver: Option<&'b MemberId>,
+    pub(super) epoch: Option<u64>,
+    pub(super) assigned_ms: Option<u64>,
+    /// What was settled before the batch is so no longer.
+    pub(super) unsettled: bool,
+    pub(super) settled: Option<(&'static str, u64)>,
+    pub(super) closed: Option<(&'b str, u64)>,
+}
+
+#[derive(Debug)]
+pub(super) struct Effect<'b> {
+    pub(super) new: &'b NewEffect,
+    pub(super) at_ms: u64,
+    /// Asked for and taken back in the same batch.
+    pub(super) cancelled: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Transfer<'b> {
+    pub(super) new: &'b NewTransfer,
+    pub(super) at_ms: u64,
+    pub(super) cancelled: bool,
+}
+
+impl<'b> Folded<'b> {
+    pub(super) fn of(entries: &'b [Entry]) -> Folded<'b> {
+        let mut folded = Folded::default();
+        for entry in entries {
+            for change in &entry.changes {
+                folded.add(entry, change);
+            }
+        }
+        folded
+    }
+
+    fn add(&mut self, entry: &'b Entry, change: &'b Change) {
+        let at_ms = entry.at_ms;
+        match change {
+            Change::Decided(decided) => {
+                let patch = Patch {
+                    seq: entry.seq,
+                    member: decided.member.as_ref(),
+                    giver: decided.giver.as_ref(),
+                    assigned_ms: decided.member.is_some().then_some(at_ms),
+                    ..Patch::default()
+                };
+                // The same id twice is one decision.
+                self.places
+                    .new
+                    .entry(decided.allocation)
+                    .or_insert_with(|| {
+                        self.new.push(NewRow {
+                            decided,
+                            seq: entry.seq,
+                            at_ms,
+                            patch,
+                        });
+                        self.new.len() - 1
+                    });
+            }
+            Change::Assigned {
+                allocation,
+                member,
+                giver,
+                epoch,
+            } => {
+                let patch = self.patch(*allocation, entry.seq);
+                if patch.closed.is_some() {
+                    return;
+                }
+                patch.member = Some(member);
+                patch.giver = giver.as_ref().or(patch.giver);
+                patch.assigned_ms = Some(at_ms);
+                if let Some(epoch) = epoch {
+                    patch.epoch = Some(*epoch);
+                    // There is something new to carry out.
+                    patch.settled = None;
+                    patch.unsettled = true;
+                    self.cancel(*allocation, Some(*epoch));
+                }
+            }
+            Change::Settled { allocation, how } => {
+                let patch = self.patch(*allocation, entry.seq);
+                let (word, reason) = match how {
+                    SettledAs::Done => ("done", None),
+                    SettledAs::Kept(member) => {
+                        if patch.closed.is_none() {
+                            patch.member = Some(member);
+                            // Nobody else has the customer any more: the giver is the member.
+                            patch.giver = Some(member);
+                            patch.assigned_ms = patch.assigned_ms.or(Some(at_ms));
+                        }
+                        ("kept", None)
+                    }
+                    SettledAs::Void(reason) => ("void", Some(reason)),
+                };
+                patch.settled = patch.settled.or(Some((word, at_ms)));
+                if let Some(reason) = reason {
+                    patch.closed = patch.closed.or(Some((reason.as_str(), at_ms)));
+                    self.cancel(*allocation, None);
+                }
+            }
+            Change::Closed { allocation, reason } => {
+                let patch = self.patch(*allocation, entry.seq);
+                patch.closed = patch.closed.or(Some((reason.as_str(), at_ms)));
+                self.cancel(*allocation, None);
+            }
+            Change::Delivery(outcome) => self.outcomes.push((outcome, at_ms)),
+            Change::Effect(new) => {
+                if let Some(allocation) = new.allocation {
+                    self.places
+                        .effects
+                        .entry(allocation)
+                        .or_default()
+                        .push(self.effects.len());
+                }
+                self.effects.push(Effect {
+                    new,
+                    at_ms,
+                    cancelled: false,
+                });
+            }
+            Change::Transfer(new) => {
+                if let Some(allocation) = new.allocation {
+                    self.places
+                        .transfers
+                        .entry(allocation)
+                        .or_default()
+                        .push(self.transfers.len());
+                }
+                self.transfers.push(Transfer {
+                    new,
+                    at_ms,
+                    cancelled: false,
+                });
+            }
+        }
+    }
+
+    fn patch(&mut self, id: AllocationId, seq: u64) -> &mut Patch<'b> {
+        let patch = match self.places.new.get(&id) {
+            Some(&place) => &mut self.new[place].patch,
+            None => self.patches.entry(id).or_default(),
+        };
+        patch.seq = seq;
+        patch
+    }
+
+    /// Takes back what earlier entries of this batch asked for. With an epoch: only what belongs to earlier ones.
+    fn cancel(&mut self, id: AllocationId, before: Option<u64>) {
+        for &place in self.places.effects.get(&id).into_iter().flatten() {
+            let effect = &mut self.effects[place];
+            let superseded = match before {
+                Some(epoch) => effect.new.epoch.is_some_and(|of| of < epoch),
+                None => true,
+            };
+            effect.cancelled |= superseded;
+        }
+        for &place in self.places.transfers.get(&id).into_iter().flatten() {
+            self.transfers[place].cancelled = true;
+        }
+    }
+
+    /// Every customer that was named, once, in the order of their keys; the last one with an outside id counts.
+    pub(super) fn customers(&self) -> BTreeMap<SubjectKey, &'b crate::Customer> {
+        let mut customers = BTreeMap::new();
+        for row in &self.new {
+            let customer = customers
+                .entry(row.decided.subject)
+                .or_insert(&row.decided.customer);
+            if row.decided.customer.external_id.is_some() {
+                *customer = &row.decided.customer;
+            }
+        }
+        customers
+    }
+}

@@ -1,0 +1,93 @@
+//! Dead letters: seen by people, tried again when they say so.
+
+use allocation::CorpId;
+use uuid::Uuid;
+
+use super::{Outbox, OutboxRow, columns, read_all};
+use crate::Error;
+use crate::cursor::{Page, PageRequest, Window};
+use crate::error::retry;
+use crate::row::Columns;
+use crate::times::at;
+
+const LIST: &str = "dead";
+
+macro_rules! list {
+    ($rest:literal) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            " FROM outbox AS o WHERE o.corp_id = $1 AND o.state = 'dead' AND ($2::text IS NULL OR o.kind = $2) ",
+            $rest
+        )
+    };
+}
+
+const FORWARD: &str = list!(
+    "AND ($3::timestamptz IS NULL OR (o.settled_at, o.id) < ($3, $4))
+     ORDER BY o.settled_at DESC, o.id DESC LIMIT $5"
+);
+const BACKWARD: &str = list!(
+    "AND ($3::timestamptz IS NULL OR (o.settled_at, o.id) > ($3, $4)) ORDER BY o.settled_at, o.id LIMIT $5"
+);
+
+impl Outbox {
+    /// Newest first.
+    pub async fn dead(
+        &self,
+        corp: &CorpId,
+        kind: Option<&str>,
+        page: &PageRequest,
+    ) -> Result<Page<OutboxRow>, Error> {
+        let window = Window::read(page, LIST)?;
+        let id = window.uuid()?;
+        let mut work = self.db.single().await?;
+        let query = work
+            .query_once(if window.is_backward() {
+                BACKWARD
+            } else {
+                FORWARD
+            })
+            .bind(corp.as_str())
+            .bind(kind.map(str::to_owned))
+            .bind(window.time())
+            .bind(id)
+            .bind(window.fetch());
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        let rows = read_all(&rows)?;
+        Ok(window.page(LIST, rows, |row| {
+            (at(row.settled_ms.unwrap_or_default()), row.id.to_string())
+        }))
+    }
+
+    /// Takes dead rows (and those refused for good) up again, without their old deadline. Those whose payload was
+    /// erased cannot be; answers the others.
+    pub async fn replay(
+        &self,
+        corp: &CorpId,
+        ids: &[Uuid],
+        now_ms: u64,
+    ) -> Result<Vec<Uuid>, Error> {
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        retry(|| async {
+            let mut work = self.db.single().await?;
+            let query = work
+                .query(
+                    "UPDATE outbox SET state = 'pending', due_at = $3, deadline_at = NULL, settled_at = NULL,
+                        tries = 0, unknown_since = NULL, outcome = NULL
+                     WHERE corp_id = $1 AND id = ANY($2) AND state IN ('dead', 'failed') AND NOT erase_payload
+                        AND payload <> '{}'
+                     RETURNING id",
+                )
+                .bind(corp.as_str())
+                .bind(ids.clone())
+                .bind(at(now_ms));
+            let rows = work.fetch_all(query).await?;
+            work.end().await?;
+            rows.iter().map(|row| row.value("id")).collect()
+        })
+        .await
+    }
+}
