@@ -4,6 +4,7 @@
 //! and says so; a step that finds something wrong fails, and the others still run.
 
 mod count;
+mod deny;
 mod run;
 mod steps;
 
