@@ -8,6 +8,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    body::Budget,
     health::{Health, Problem},
     metrics::Metrics,
     worker::WaitingByCorp,
@@ -18,6 +19,7 @@ pub(crate) struct Admin {
     pub(crate) health: Arc<Health>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) waiting: WaitingByCorp,
+    pub(crate) budget: Budget,
 }
 
 #[derive(Serialize)]
@@ -53,6 +55,7 @@ async fn ready(State(admin): State<Admin>) -> impl IntoResponse {
 }
 
 async fn metrics(State(admin): State<Admin>) -> impl IntoResponse {
+    admin.metrics.buffered_bytes.set(admin.budget.used() as f64);
     for (corp, waiting) in admin.waiting.all() {
         admin.metrics.queue_depth(&corp).set(waiting as f64);
     }

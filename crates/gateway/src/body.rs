@@ -40,6 +40,10 @@ impl Budget {
         }
     }
 
+    pub(crate) fn used(&self) -> usize {
+        self.used.load(Relaxed)
+    }
+
     fn share(&self) -> Share {
         Share {
             budget: self.clone(),

@@ -111,6 +111,7 @@ impl Gateway {
         // However this ends, the workers are told.
         let _stop_all = stop.clone().drop_guard();
         let waiting = WaitingByCorp::default();
+        let budget = Budget::new(self.config.http.buffered_limit);
         let shared = Shared {
             config: Arc::clone(&self.config),
             endpoints: endpoints.clone(),
@@ -122,7 +123,7 @@ impl Gateway {
                 Instant::now(),
             )),
             waiting: waiting.clone(),
-            budget: Budget::new(self.config.http.buffered_limit),
+            budget: budget.clone(),
             stop: stop.clone(),
             workers: listeners.callback.len(),
             stored,
@@ -135,6 +136,7 @@ impl Gateway {
             health: Arc::clone(&self.health),
             metrics: Arc::clone(&self.metrics),
             waiting,
+            budget,
         };
         let admin_stop = CancellationToken::new();
         let admin = tokio::spawn(admin::serve(

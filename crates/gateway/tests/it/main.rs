@@ -1,5 +1,7 @@
 //! The gateway over real HTTP with a real Redis. Numbers in the comments are those of the project's list of cases.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 mod harness;
 
 mod cancellation;

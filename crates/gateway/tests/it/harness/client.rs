@@ -91,7 +91,7 @@ pub(crate) async fn raw(addr: SocketAddr, message: &[u8]) -> Option<Reply> {
 pub(crate) async fn read_to_end(stream: &mut TcpStream) -> Option<Reply> {
     let mut answer = Vec::new();
     // A reset after the answer does not make it less of one.
-    let _ = stream.read_to_end(&mut answer).await;
+    stream.read_to_end(&mut answer).await.ok();
     parse(&answer)
 }
 

@@ -10,7 +10,7 @@ use wecom::{
     envelope,
 };
 
-use super::{Reply, get, post, wait_until};
+use super::{Reply, client::message, get, post, raw, wait_until};
 
 pub(crate) const TOKEN: &str = "caseTok3n7Qx";
 pub(crate) const AES_KEY: &str = "BbrSK29CZTux1KMoBFeJDPYhgFy5pbnAnknyD7PmcAk";
@@ -122,6 +122,18 @@ impl Setup {
         self
     }
 
+    /// Adds or changes an endpoint of a gateway that runs; the next reload reads it.
+    pub(crate) fn replace(&mut self, id: &str, app: &App) {
+        self.apps.retain(|(known, _)| known != id);
+        self.apps.push((id.to_owned(), app.clone()));
+        self.write();
+    }
+
+    pub(crate) fn remove(&mut self, id: &str) {
+        self.apps.retain(|(known, _)| known != id);
+        self.write();
+    }
+
     pub(crate) fn file(&self) -> PathBuf {
         self.dir.path().join("gateway.toml")
     }
@@ -179,9 +191,10 @@ impl Setup {
         let signals = Signals::default();
         let mut task = tokio::spawn(gateway::run(config, listeners, signals.clone()));
         // The sockets exist: what fails now fails at once, and everything else answers.
+        let probe = message("GET", "/livez", &[], b"");
         tokio::select! {
             ended = &mut task => Err(ended.unwrap().expect_err("ended by itself")),
-            _ = get(admin, "/livez") => Ok(Running { addr, admin, signals, task, setup: self }),
+            Some(_) = raw(admin, &probe) => Ok(Running { addr, admin, signals, task, setup: self }),
         }
     }
 }
