@@ -1,6 +1,7 @@
 //! Renewal after WeCom refused a token.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use rstest::rstest;
 use tokio::sync::watch;
@@ -8,8 +9,10 @@ use wecom::client::{MemoryTokenStore, Token, TokenStore};
 use wecom::error::{Class, Scope};
 use wecom::{Error, client::Client};
 
-use crate::stub::{Answer, Stub};
-use crate::support::{APP_KEY, ManualClock, client, client_at, client_of, options};
+use crate::stub::{Answer, Stub, until};
+use crate::support::{
+    APP_KEY, FlakyStore, Flaw, ManualClock, client, client_at, client_of, options,
+};
 
 const API: &str = "externalcontact/get_follow_user_list";
 
@@ -62,17 +65,17 @@ async fn a_second_refusal_surfaces_as_a_matter_for_a_person(
     assert_eq!((stub.gettoken_count(), stub.count(API)), (2, 2));
 }
 
-/// Case 41: fifty calls with V1, half of them refused only when V2 is in use already.
+/// Case 41: fifty calls with V1, half of them refused only when V2 is in use already. Without a store the
+/// process must know by itself which token is the newer one.
+#[rstest]
+#[case::with_a_store(Arc::new(MemoryTokenStore::default()))]
+#[case::without(FlakyStore::new(Flaw::All))]
 #[tokio::test]
-async fn late_failures_do_not_expire_the_newer_token() {
+async fn late_failures_do_not_expire_the_newer_token(#[case] store: Arc<dyn TokenStore>) {
     let (arrived, all_arrived) = watch::channel(0_usize);
     let (renewed, is_renewed) = watch::channel(false);
     let (arrived, renewed) = (Arc::new(arrived), Arc::new(renewed));
-    let stub = Stub::raw(move |call| {
-        if call.api == "gettoken" {
-            // The one in the store is V1.
-            return Answer::token(call.nth + 1);
-        }
+    let stub = Stub::start(move |call| {
         if call.token() == "V1" {
             arrived.send_modify(|count| *count += 1);
             let (mut all_arrived, mut is_renewed) = (all_arrived.clone(), is_renewed.clone());
@@ -89,35 +92,72 @@ async fn late_failures_do_not_expire_the_newer_token() {
         Answer::ok()
     })
     .await;
-    let client = with_stored(&stub, "V1").await;
+    let client = client_of(&stub.url, 1_000_002, store, options());
     let calls: Vec<_> = (0..50)
         .map(|_| tokio::spawn(call(client.clone())))
         .collect();
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    assert_eq!(stub.gettoken_count(), 1);
-    assert_eq!(
-        stub.calls(API)
-            .iter()
-            .filter(|call| call.token() == "V2")
-            .count(),
-        50
-    );
+    assert_eq!(stub.gettoken_count(), 2, "V1 and V2");
+    let with_v2 = stub
+        .calls(API)
+        .iter()
+        .filter(|call| call.token() == "V2")
+        .count();
+    assert_eq!(with_v2, 50);
 }
 
 async fn call(client: Client) -> Result<Vec<String>, Error> {
     client.get_follow_user_list().await
 }
 
-/// A client that finds this token in its store.
-async fn with_stored(stub: &Stub, value: &str) -> Client {
-    let store = Arc::new(MemoryTokenStore::default());
-    store
-        .store_if(APP_KEY, None, &Token::new(value, u64::MAX / 2))
-        .await
-        .unwrap();
-    client_of(&stub.url, 1_000_002, store, options())
+/// While a refused token is being renewed, new calls wait for the new one.
+#[tokio::test]
+async fn a_refused_token_is_not_sent_again() {
+    let (release, released) = watch::channel(false);
+    let stub = Stub::raw(move |call| match (call.api.as_str(), call.nth) {
+        ("gettoken", 2) => {
+            let mut released = released.clone();
+            Answer::Later(Box::pin(async move {
+                released.wait_for(|is| *is).await.unwrap();
+                Answer::token(2)
+            }))
+        }
+        ("gettoken", nth) => Answer::token(nth),
+        _ if call.token() == "V1" => Answer::error(42001),
+        _ => Answer::ok(),
+    })
+    .await;
+    let client = client(&stub);
+    let first = tokio::spawn(call(client.clone()));
+    until("the renewal is under way", || stub.gettoken_count() == 2).await;
+    let mut others: Vec<_> = (0..10).map(|_| Box::pin(call(client.clone()))).collect();
+    for other in &mut others {
+        // Polled once: it waits.
+        assert!(poll_once(other).await.is_none());
+    }
+    release.send_replace(true);
+    first.await.unwrap().unwrap();
+    for other in others {
+        other.await.unwrap();
+    }
+    let with_v1 = stub
+        .calls(API)
+        .iter()
+        .filter(|call| call.token() == "V1")
+        .count();
+    assert_eq!((with_v1, stub.gettoken_count()), (1, 2));
+}
+
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(
+        |context| match std::pin::Pin::new(&mut *future).poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => Poll::Ready(None),
+        },
+    )
+    .await
 }
 
 /// Two processes with the same dead token: one asks WeCom, the other takes what it stored.

@@ -77,10 +77,12 @@ async fn a_lease_that_never_ends_is_passed_by() {
     assert_eq!(clock.now_ms(), T0_MS + 10_000);
 }
 
-/// The holder stores a token while another waits: that one is used, WeCom is not asked.
+/// The holder stores a token while another waits for the lease, or just before the other gets it: that one is
+/// used, WeCom is not asked.
+#[rstest]
 #[tokio::test]
-async fn a_waiting_process_takes_what_the_holder_stored() {
-    struct HolderFinishes(MemoryTokenStore);
+async fn a_process_takes_what_the_holder_stored_meanwhile(#[values(false, true)] gets_lease: bool) {
+    struct HolderFinishes(MemoryTokenStore, bool);
 
     impl TokenStore for HolderFinishes {
         fn load<'a>(&'a self, app_key: &'a str) -> StoreFuture<'a, Option<Token>> {
@@ -96,13 +98,13 @@ async fn a_waiting_process_takes_what_the_holder_stored() {
             self.0.store_if(app_key, failed, token)
         }
 
-        /// Somebody else has the lease, and is done right after.
+        /// Somebody else has the lease until now, and has just stored a token.
         fn try_lease<'a>(&'a self, app_key: &'a str, _: &'a str, _: u64) -> StoreFuture<'a, bool> {
             Box::pin(async move {
                 self.0
                     .store_if(app_key, None, &Token::new("theirs", T0_MS + 6_900_000))
                     .await?;
-                Ok(false)
+                Ok(self.1)
             })
         }
 
@@ -113,7 +115,10 @@ async fn a_waiting_process_takes_what_the_holder_stored() {
 
     let stub = Stub::start(|_| Answer::ok()).await;
     let clock = ManualClock::new();
-    let store = Arc::new(HolderFinishes(MemoryTokenStore::new(clock.clone())));
+    let store = Arc::new(HolderFinishes(
+        MemoryTokenStore::new(clock.clone()),
+        gets_lease,
+    ));
     let client = client_of(&stub.url, 1_000_002, store, Options { clock, ..options() });
     client.get_follow_user_list().await.unwrap();
     assert_eq!(stub.gettoken_count(), 0);
