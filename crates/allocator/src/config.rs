@@ -2,13 +2,21 @@
 //! the command line, then the environment (`PAIDAN__OUTBOX__WORKERS=8`). Unknown keys are refused, secrets are
 //! `env:NAME` or `file:/path` and never printed.
 
-use std::{collections::BTreeMap, collections::HashMap, net::SocketAddr, path::PathBuf};
+use std::{
+    collections::{BTreeMap, HashMap},
+    net::SocketAddr,
+    path::PathBuf,
+    time::Duration,
+};
 
 use secrecy::SecretString;
 use serde::Deserialize;
 
 /// The defaults, with a comment for every key.
-pub const DEFAULTS: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/allocator.toml"));
+pub const DEFAULTS: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../config/allocator.toml"
+));
 
 /// What is wrong with the configuration. The text names the key and the fix, never a secret's value.
 #[derive(Debug, thiserror::Error)]
@@ -26,9 +34,11 @@ pub struct Config {
     pub redis: inbox::connect::Config,
     pub postgres: Postgres,
     pub wecom: Wecom,
+    pub quota: quota::Limits,
     pub inbox: Inbox,
     pub roster: Roster,
     pub outbox: Outbox,
+    pub card: Card,
     pub handover: Handover,
     pub audit: Audit,
     #[serde(default)]
@@ -54,6 +64,7 @@ pub struct Postgres {
     pub url: SecretRef,
     pub max_connections: u32,
     pub acquire_timeout_ms: u64,
+    pub statement_timeout_ms: u64,
     /// Behind a pooler in transaction mode: no prepared statements are kept.
     pub pooler: bool,
 }
@@ -73,8 +84,8 @@ pub struct Inbox {
     pub batch: usize,
     /// How long a read waits for something new, milliseconds.
     pub block_ms: u64,
-    /// Tries that were the delivery's own fault before it is set aside.
-    pub max_tries: u32,
+    /// The stream itself: lengths, pauses, tries.
+    pub stream: inbox::Config,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -95,7 +106,7 @@ pub struct Roster {
 pub struct Outbox {
     pub workers: usize,
     /// Rows claimed at once.
-    pub batch: i64,
+    pub batch: u32,
     /// Must be longer than the 5 s limit of one call.
     pub lease_ms: u64,
     pub max_attempts: i32,
@@ -104,6 +115,18 @@ pub struct Outbox {
     pub poll_ms: u64,
     /// Cards to one member in a minute before they are sent as one digest (WeCom drops above 30 silently).
     pub cards_per_minute: u32,
+}
+
+/// What the card to the chosen member says.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    pub title: String,
+    pub description: String,
+    /// For several customers at once; `{count}` is their number.
+    pub digest: String,
+    /// Where the card leads; `{allocation}` is the id of the (first) allocation.
+    pub url: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -185,25 +208,46 @@ impl SecretRef {
         };
         let value = value.trim().to_owned();
         if value.is_empty() {
-            return Err(Error::Secret { key: key.to_owned(), problem: "the secret is empty".to_owned() });
+            return Err(Error::Secret {
+                key: key.to_owned(),
+                problem: "the secret is empty".to_owned(),
+            });
         }
         Ok(SecretString::from(value))
+    }
+}
+
+impl Postgres {
+    /// The ledger's own settings.
+    pub fn ledger(&self, url: SecretString) -> ledger::Config {
+        ledger::Config {
+            url,
+            max_connections: self.max_connections,
+            acquire_timeout: Duration::from_millis(self.acquire_timeout_ms),
+            statement_timeout: Duration::from_millis(self.statement_timeout_ms),
+            pooler: self.pooler,
+        }
     }
 }
 
 impl Config {
     /// Defaults, then `files` in order, then `PAIDAN__…` of `env`.
     pub fn load(files: &[PathBuf], env: &HashMap<String, String>) -> Result<Self, Error> {
-        let mut builder = config::Config::builder().add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
+        let mut builder = config::Config::builder()
+            .add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
         for file in files {
-            builder = builder.add_source(config::File::from(file.as_path()).format(config::FileFormat::Toml));
+            builder = builder
+                .add_source(config::File::from(file.as_path()).format(config::FileFormat::Toml));
         }
         let vars = env.iter().filter(|(name, _)| name.starts_with("PAIDAN__"));
         let source = config::Environment::with_prefix("PAIDAN")
             .prefix_separator("__")
             .separator("__")
             .try_parsing(true)
-            .source(Some(vars.map(|(name, value)| (name.clone(), value.clone())).collect()));
+            .source(Some(
+                vars.map(|(name, value)| (name.clone(), value.clone()))
+                    .collect(),
+            ));
         let config: Self = builder
             .add_source(source)
             .build()
@@ -225,7 +269,9 @@ impl Config {
             return invalid("inbox.batch and roster.writer_batch must be at least 1");
         }
         if self.outbox.cards_per_minute > 30 {
-            return invalid("outbox.cards_per_minute must be at most 30: WeCom drops more without a word");
+            return invalid(
+                "outbox.cards_per_minute must be at most 30: WeCom drops more without a word",
+            );
         }
         Ok(())
     }

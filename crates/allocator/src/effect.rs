@@ -2,19 +2,26 @@
 //! by `outbox`. A value here is the row's `payload`; its `kind` and `key` make the row unique, so that writing the
 //! same log entry twice asks once.
 
+use ledger::NewEffect;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
-/// One effect, as the row stores it. Member ids are in WeCom's spelling where we know it.
+/// One effect, as the row stores it. Customers are named by the row's allocation or transfer, never here.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Effect {
     /// The welcome message of a new relation: at most once, inside 20 s of the event.
-    Welcome { welcome_code: String, text: Option<String>, attachments: Vec<serde_json::Value> },
-    /// Start moving the customer from `giver` to `taker`. Rows of one pair go to WeCom in one call.
-    Transfer { transfer_id: Uuid, giver: String, taker: String, external_userid: String, message: Option<String> },
+    Welcome {
+        welcome_code: String,
+        text: Option<String>,
+        attachments: Vec<serde_json::Value>,
+    },
+    /// Start the row's transfer. Rows of one (giver, taker) go to WeCom in one call.
+    Transfer { giver: String, taker: String },
     /// Tell the chosen member that a customer is his.
-    MemberCard { member: String, title: String, description: String, url: String },
+    MemberCard {
+        member: String,
+        channel: Option<String>,
+    },
 }
 
 impl Effect {
@@ -37,10 +44,31 @@ impl Effect {
     }
 }
 
+impl Effect {
+    /// A row for it, due at once; the caller adds what it belongs to.
+    pub fn row(&self, key: String, due_ms: u64) -> NewEffect {
+        NewEffect {
+            kind: self.kind().to_owned(),
+            key,
+            // A value of our own types: it cannot fail.
+            payload: serde_json::to_value(self).unwrap_or_default(),
+            erase_payload: false,
+            allocation: None,
+            epoch: None,
+            transfer: None,
+            priority: self.priority(),
+            due_ms,
+            deadline_ms: None,
+        }
+    }
+}
+
 /// Debug names the kind only: welcome codes and customers' ids do not belong in logs.
 impl std::fmt::Debug for Effect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Effect").field("kind", &self.kind()).finish_non_exhaustive()
+        f.debug_struct("Effect")
+            .field("kind", &self.kind())
+            .finish_non_exhaustive()
     }
 }
 

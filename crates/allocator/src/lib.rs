@@ -1,1 +1,20 @@
-//! allocator
+//! The allocation service: takes what the inbox holds, decides through the roster, writes the ledger, acts on WeCom
+//! within the quota, and answers the console. `pipeline` shows the whole path; only this crate speaks every vocabulary.
+
+pub mod app;
+pub mod audit;
+pub mod backoff;
+pub mod clock;
+pub mod config;
+pub mod decide;
+pub mod effect;
+pub mod guard;
+pub mod handover;
+pub mod outbox;
+pub mod payload;
+pub mod permit;
+pub mod reception;
+pub mod record;
+pub mod reread;
+pub mod tokens;
+pub mod writer;

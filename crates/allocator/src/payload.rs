@@ -16,6 +16,22 @@ pub struct Payload {
     /// Who did it, for operations that come from the API.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "a")]
     pub actor: Option<String>,
+    /// For a reassignment: who has the customer at WeCom now, and so would hand him over.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "g")]
+    pub giver: Option<String>,
+}
+
+impl Payload {
+    /// The field's text.
+    pub fn text(&self) -> String {
+        // Strings, numbers and lists: it cannot fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads the field; an absent one is empty.
+    pub fn read(text: Option<&str>) -> Result<Self, serde_json::Error> {
+        text.map_or_else(|| Ok(Self::default()), serde_json::from_str)
+    }
 }
 
 /// Where one request came from.
@@ -47,10 +63,13 @@ pub struct Context {
 }
 
 /// The end of one delivery that is not a decision.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Outcome {
     #[serde(rename = "d")]
     pub delivery: String,
+    /// When it was received: part of its identity in the ledger.
+    #[serde(rename = "t")]
+    pub received_ms: u64,
     /// `ignored`, `closed`, `advanced`, `reread`, …
     #[serde(rename = "o")]
     pub outcome: String,
@@ -63,6 +82,16 @@ impl std::fmt::Debug for Payload {
         f.debug_struct("Payload")
             .field("contexts", &self.contexts.len())
             .field("outcomes", &self.outcomes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Ids of customers stay out of logs.
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("source", &self.source)
+            .field("channel", &self.channel)
             .finish_non_exhaustive()
     }
 }

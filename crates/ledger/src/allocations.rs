@@ -1,5 +1,6 @@
 //! Who got whom: reading, and marking what has been carried out. The log writer makes and ends them.
 
+mod about;
 mod list;
 
 use allocation::{AllocationId, ChannelId, CorpId, MemberId, PoolId, RequestId, SubjectKey};
@@ -58,7 +59,9 @@ pub struct Allocation {
     pub subject: SubjectKey,
     /// None: it waits, or ended waiting.
     pub member: Option<MemberId>,
-    /// Who had the customer at WeCom, if that was somebody else.
+    /// Who had the customer at WeCom when it was assigned.
+    pub holder: Option<MemberId>,
+    /// The holder, if that is not the member himself.
     pub giver: Option<MemberId>,
     pub channel: Option<ChannelId>,
     pub source: String,
@@ -86,7 +89,7 @@ pub struct Unsettled {
 
 macro_rules! columns {
     () => {
-        "a.id, a.pool_id, a.customer_id, a.subject, a.member, a.giver, a.channel_id, a.source, a.delivery,
+        "a.id, a.pool_id, a.customer_id, a.subject, a.member, a.holder, a.channel_id, a.source, a.delivery,
          a.request_id, a.state, a.epoch, a.decided_at, a.assigned_at, a.settled_at, a.settled_as, a.closed_at,
          a.close_reason, a.decided_seq, a.changed_seq"
     };
@@ -292,13 +295,18 @@ fn read_all(rows: &[PgRow]) -> Result<Vec<Allocation>, Error> {
 }
 
 fn read(row: &PgRow) -> Result<Allocation, Error> {
+    let member: Option<MemberId> = row.parsed_option("member")?;
+    let holder: Option<MemberId> = row.parsed_option("holder")?;
     Ok(Allocation {
+        giver: holder
+            .clone()
+            .filter(|holder| Some(holder) != member.as_ref()),
+        holder,
         id: AllocationId(row.value("id")?),
         pool: row.parsed("pool_id")?,
         customer: row.value("customer_id")?,
         subject: row.parsed("subject")?,
-        member: row.parsed_option("member")?,
-        giver: row.parsed_option("giver")?,
+        member,
         channel: row.parsed_option("channel_id")?,
         source: row.value("source")?,
         delivery: row.value("delivery")?,

@@ -49,7 +49,7 @@ pub enum Change {
     Assigned {
         allocation: AllocationId,
         member: MemberId,
-        /// Who has the customer at WeCom; None leaves what was known. The member himself is nobody.
+        /// Who has the customer at WeCom, the member himself included; None leaves what was known.
         giver: Option<MemberId>,
         /// Some after a reassignment: what was to be done for earlier epochs and is not sent yet is cancelled.
         epoch: Option<u64>,
@@ -76,7 +76,7 @@ pub struct NewAllocation {
     pub customer: Customer,
     /// None: it waits.
     pub member: Option<MemberId>,
-    /// Who has the customer at WeCom. The member himself is nobody.
+    /// Who has the customer at WeCom, the member himself included: he may be assigned another.
     pub giver: Option<MemberId>,
     pub channel: Option<ChannelId>,
     /// Who asked: `callback`, `api`, `audit`, …

@@ -84,6 +84,17 @@ impl Corps {
         row.as_ref().map(read_corp).transpose()
     }
 
+    /// When the corp was first heard of; relations older than that are not ours.
+    pub async fn created_ms(&self, corp: &CorpId) -> Result<u64, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query("SELECT created_at FROM corps WHERE corp_id = $1")
+            .bind(corp.as_str());
+        let row = work.fetch_optional(query).await?;
+        work.end().await?;
+        row.map_or(Ok(u64::MAX), |row| row.ms("created_at"))
+    }
+
     /// Begins a rebuild: waits for the present writer, then raises the generation. Answers the row as it is now.
     pub async fn bump_generation(&self, corp: &CorpId) -> Result<Corp, Error> {
         self.ensure(corp).await?;

@@ -121,17 +121,7 @@ impl Customers {
             .bind(column(subjects, SubjectKey::to_string));
         let rows = work.fetch_all(query).await?;
         work.end().await?;
-        rows.iter()
-            .map(|row| {
-                Ok(KnownCustomer {
-                    id: row.value("id")?,
-                    subject: row.parsed("subject")?,
-                    kind: row.value("kind")?,
-                    external_id: row.value("external_id")?,
-                    deleted_ms: row.ms_option("deleted_at")?,
-                })
-            })
-            .collect()
+        rows.iter().map(read).collect()
     }
 
     /// Deletes the mapping and empties what else names the customer: raw deliveries, payloads and answers of
@@ -203,4 +193,14 @@ impl Customers {
             effects,
         })
     }
+}
+
+pub(crate) fn read(row: &sqlx::postgres::PgRow) -> Result<KnownCustomer, Error> {
+    Ok(KnownCustomer {
+        id: row.value("id")?,
+        subject: row.parsed("subject")?,
+        kind: row.value("kind")?,
+        external_id: row.value("external_id")?,
+        deleted_ms: row.ms_option("deleted_at")?,
+    })
 }

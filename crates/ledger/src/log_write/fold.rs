@@ -43,9 +43,11 @@ pub(super) struct NewRow<'b> {
 pub(super) struct Patch<'b> {
     pub(super) seq: u64,
     pub(super) member: Option<&'b MemberId>,
-    pub(super) giver: Option<&'b MemberId>,
+    pub(super) holder: Option<&'b MemberId>,
     pub(super) epoch: Option<u64>,
     pub(super) assigned_ms: Option<u64>,
+    /// When somebody kept the customer: an assignment, if there was none.
+    pub(super) kept_ms: Option<u64>,
     /// What was settled before the batch is so no longer.
     pub(super) unsettled: bool,
     pub(super) settled: Option<(&'static str, u64)>,
@@ -85,7 +87,7 @@ impl<'b> Folded<'b> {
                 let patch = Patch {
                     seq: entry.seq,
                     member: decided.member.as_ref(),
-                    giver: decided.giver.as_ref(),
+                    holder: decided.giver.as_ref(),
                     assigned_ms: decided.member.is_some().then_some(at_ms),
                     ..Patch::default()
                 };
@@ -110,38 +112,40 @@ impl<'b> Folded<'b> {
                 epoch,
             } => {
                 let patch = self.patch(*allocation, entry.seq);
-                if patch.closed.is_some() {
-                    return;
+                if patch.closed.is_none() {
+                    patch.member = Some(member);
+                    patch.holder = giver.as_ref().or(patch.holder);
+                    patch.assigned_ms = Some(at_ms);
+                    if epoch.is_some() {
+                        // There is something new to carry out.
+                        patch.settled = None;
+                        patch.unsettled = true;
+                    }
                 }
-                patch.member = Some(member);
-                patch.giver = giver.as_ref().or(patch.giver);
-                patch.assigned_ms = Some(at_ms);
                 if let Some(epoch) = epoch {
-                    patch.epoch = Some(*epoch);
-                    // There is something new to carry out.
-                    patch.settled = None;
-                    patch.unsettled = true;
+                    patch.epoch = patch.epoch.max(Some(*epoch));
                     self.cancel(*allocation, Some(*epoch));
                 }
             }
             Change::Settled { allocation, how } => {
                 let patch = self.patch(*allocation, entry.seq);
-                let (word, reason) = match how {
-                    SettledAs::Done => ("done", None),
-                    SettledAs::Kept(member) => {
-                        if patch.closed.is_none() {
+                if patch.closed.is_none() {
+                    let word = match how {
+                        SettledAs::Done => "done",
+                        SettledAs::Kept(member) => {
                             patch.member = Some(member);
-                            // Nobody else has the customer any more: the giver is the member.
-                            patch.giver = Some(member);
-                            patch.assigned_ms = patch.assigned_ms.or(Some(at_ms));
+                            patch.holder = Some(member);
+                            patch.kept_ms = patch.kept_ms.or(Some(at_ms));
+                            "kept"
                         }
-                        ("kept", None)
-                    }
-                    SettledAs::Void(reason) => ("void", Some(reason)),
-                };
-                patch.settled = patch.settled.or(Some((word, at_ms)));
-                if let Some(reason) = reason {
-                    patch.closed = patch.closed.or(Some((reason.as_str(), at_ms)));
+                        SettledAs::Void(reason) => {
+                            patch.closed = Some((reason.as_str(), at_ms));
+                            "void"
+                        }
+                    };
+                    patch.settled = patch.settled.or(Some((word, at_ms)));
+                }
+                if let SettledAs::Void(_) = how {
                     self.cancel(*allocation, None);
                 }
             }

@@ -118,9 +118,9 @@ async fn patches(
             .query(
                 "UPDATE allocations AS a SET
                     member = coalesce(p.member, a.member),
-                    giver = nullif(coalesce(p.giver, a.giver), coalesce(p.member, a.member)),
-                    epoch = coalesce(p.epoch, a.epoch),
-                    assigned_at = coalesce(p.assigned_at, a.assigned_at),
+                    holder = coalesce(p.holder, a.holder),
+                    epoch = greatest(p.epoch, a.epoch),
+                    assigned_at = coalesce(p.assigned_at, a.assigned_at, p.kept_at),
                     settled_at = CASE WHEN a.settled_at IS NOT NULL AND NOT p.unsettled THEN a.settled_at
                         ELSE coalesce(p.settled_at, p.closed_at) END,
                     settled_as = CASE WHEN a.settled_at IS NOT NULL AND NOT p.unsettled THEN a.settled_as
@@ -130,17 +130,19 @@ async fn patches(
                     close_reason = p.close_reason,
                     changed_seq = p.seq
                  FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[],
-                        $7::boolean[], $8::timestamptz[], $9::text[], $10::timestamptz[], $11::text[])
-                    AS p (id, seq, member, giver, epoch, assigned_at, unsettled, settled_at, settled_as,
+                        $7::timestamptz[], $8::boolean[], $9::timestamptz[], $10::text[], $11::timestamptz[],
+                        $12::text[])
+                    AS p (id, seq, member, holder, epoch, assigned_at, kept_at, unsettled, settled_at, settled_as,
                         closed_at, close_reason)
                  WHERE a.id = p.id AND a.closed_at IS NULL AND a.changed_seq < p.seq",
             )
             .bind(column(chunk, |(id, _)| id.0))
             .bind(column(chunk, |(_, patch)| signed(patch.seq)))
             .bind(column(chunk, |(_, patch)| patch.member.map(|member| member.as_str())))
-            .bind(column(chunk, |(_, patch)| patch.giver.map(|giver| giver.as_str())))
+            .bind(column(chunk, |(_, patch)| patch.holder.map(|holder| holder.as_str())))
             .bind(column(chunk, |(_, patch)| patch.epoch.map(signed)))
             .bind(column(chunk, |(_, patch)| at_option(patch.assigned_ms)))
+            .bind(column(chunk, |(_, patch)| at_option(patch.kept_ms)))
             .bind(column(chunk, |(_, patch)| patch.unsettled))
             .bind(column(chunk, |(_, patch)| patch.settled_at()))
             .bind(column(chunk, |(_, patch)| patch.settled.map(|(word, _)| word)))
@@ -242,10 +244,10 @@ fn insert_allocations(
         closed => closed,
     };
     work.query(
-        "INSERT INTO allocations (corp_id, id, pool_id, customer_id, subject, member, giver, channel_id, source,
+        "INSERT INTO allocations (corp_id, id, pool_id, customer_id, subject, member, holder, channel_id, source,
             delivery, request_id, epoch, decided_at, assigned_at, settled_at, settled_as, closed_at, close_reason,
             decided_seq, changed_seq)
-         SELECT $1, n.id, n.pool_id, c.id, n.subject, n.member, nullif(n.giver, n.member), n.channel_id, n.source,
+         SELECT $1, n.id, n.pool_id, c.id, n.subject, n.member, n.holder, n.channel_id, n.source,
             n.delivery, n.request_id, n.epoch, n.decided_at, n.assigned_at,
             coalesce(n.settled_at, n.closed_at),
             coalesce(n.settled_as, CASE WHEN n.closed_at IS NOT NULL THEN 'closed' END),
@@ -253,7 +255,7 @@ fn insert_allocations(
          FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
                 $10::text[], $11::bigint[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[], $15::text[],
                 $16::timestamptz[], $17::text[], $18::bigint[], $19::bigint[])
-            AS n (id, pool_id, subject, member, giver, channel_id, source, delivery, request_id, epoch, decided_at,
+            AS n (id, pool_id, subject, member, holder, channel_id, source, delivery, request_id, epoch, decided_at,
                 assigned_at, settled_at, settled_as, closed_at, close_reason, decided_seq, changed_seq)
          JOIN customers AS c ON c.corp_id = $1 AND c.subject = n.subject
          ORDER BY n.decided_seq, n.id
@@ -265,14 +267,14 @@ fn insert_allocations(
     .bind(column(rows, |row| row.decided.pool.as_str()))
     .bind(column(rows, |row| row.decided.subject.to_string()))
     .bind(column(rows, |row| row.patch.member.map(|member| member.as_str())))
-    .bind(column(rows, |row| row.patch.giver.map(|giver| giver.as_str())))
+    .bind(column(rows, |row| row.patch.holder.map(|holder| holder.as_str())))
     .bind(column(rows, |row| row.decided.channel.as_ref().map(|channel| channel.as_str())))
     .bind(column(rows, |row| clean(&row.decided.source)))
     .bind(column(rows, |row| clean_option(row.decided.delivery.as_ref())))
     .bind(column(rows, |row| row.decided.request.as_ref().map(|request| request.as_str())))
     .bind(column(rows, |row| signed(row.patch.epoch.unwrap_or(0))))
     .bind(column(rows, |row| at(row.at_ms)))
-    .bind(column(rows, |row| at_option(row.patch.assigned_ms)))
+    .bind(column(rows, |row| at_option(row.patch.assigned_ms.or(row.patch.kept_ms))))
     .bind(column(rows, |row| row.patch.settled_at()))
     .bind(column(rows, |row| row.patch.settled.map(|(word, _)| word)))
     .bind(column(rows, closed_at))

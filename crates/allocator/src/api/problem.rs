@@ -1,0 +1,170 @@
+//! The only type that becomes a REST error: `application/problem+json` (RFC 9457) with a stable `code`, a public `detail`
+//! and, for bad input, one entry per field. The private cause is logged once, here.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// One wrong field of a request.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct FieldError {
+    /// JSON pointer of the field, for example `/members/0/weight`.
+    pub pointer: String,
+    /// Stable code, for example `out_of_range`.
+    pub code: &'static str,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+/// What WeCom answered, when the problem is WeCom's.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct WecomAnswer {
+    pub errcode: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// When a call may work again, RFC 3339.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_at: Option<String>,
+}
+
+/// An error answer.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct Problem {
+    /// A URI reference that names the kind of problem.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: &'static str,
+    pub status: u16,
+    /// What happened and what to do about it.
+    pub detail: String,
+    /// Stable, lower-case; programs decide by it.
+    pub code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<FieldError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wecom: Option<WecomAnswer>,
+    /// The current state of what the request collided with, for example the present owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<serde_json::Value>,
+    #[serde(skip)]
+    pub retry_after_s: Option<u32>,
+}
+
+impl Problem {
+    pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            kind: format!("/problems/{code}"),
+            title: status.canonical_reason().unwrap_or("Error"),
+            status: status.as_u16(),
+            detail: detail.into(),
+            code,
+            request_id: None,
+            errors: Vec::new(),
+            wecom: None,
+            current: None,
+            retry_after_s: None,
+        }
+    }
+
+    pub fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, detail)
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::new(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            "Send a valid API key as `Authorization: Bearer …`. `allocator key create` makes one.",
+        )
+    }
+
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "forbidden", detail)
+    }
+
+    pub fn not_found(what: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", format!("There is no such {what}."))
+    }
+
+    pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::CONFLICT, code, detail)
+    }
+
+    /// One wrong field. For several, extend [`Problem::errors`].
+    pub fn field(pointer: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self::fields(vec![FieldError { pointer: pointer.into(), code, message: message.into() }])
+    }
+
+    pub fn fields(errors: Vec<FieldError>) -> Self {
+        let detail = match errors.as_slice() {
+            [one] => format!("{}: {}", one.pointer, one.message),
+            many => format!("{} fields are wrong; see errors.", many.len()),
+        };
+        let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail);
+        problem.errors = errors;
+        problem
+    }
+
+    /// A store or WeCom cannot be asked now; the caller may try again.
+    pub fn unavailable(code: &'static str, detail: impl Into<String>, retry_after_s: u32) -> Self {
+        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, code, detail);
+        problem.retry_after_s = Some(retry_after_s);
+        problem
+    }
+
+    /// Our fault. The cause is logged, the caller learns only that.
+    pub fn internal(cause: &dyn std::error::Error) -> Self {
+        tracing::error!(error = %chain(cause), "request failed");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something failed on our side; the log names it by request_id.")
+    }
+
+    #[must_use]
+    pub fn with_current(mut self, current: serde_json::Value) -> Self {
+        self.current = Some(current);
+        self
+    }
+
+    #[must_use]
+    pub fn with_retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
+    }
+}
+
+/// The error and its sources in one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        if status.is_client_error() {
+            tracing::debug!(status = self.status, code = self.code, "request refused");
+        }
+        let retry_after = self.retry_after_s;
+        let mut response = (status, Json(self)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}

@@ -1,0 +1,173 @@
+//! What every part of the program shares: stores, clients, clock, configuration. Made once, in [`App::connect`].
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, RwLock},
+};
+
+use allocation::CorpId;
+use inbox::{Inbox, connect};
+use ledger::Ledger;
+use quota::{Locks, Quota, Tokens};
+use roster::{CorpRoster, Roster};
+use tokio::sync::Notify;
+use wecom::client;
+
+use crate::{
+    clock::Clock,
+    config::{self, Config},
+    reception::routes::Routes,
+    tokens::SharedTokens,
+};
+
+/// Single, Sentinel or Cluster, as configured.
+pub type Redis = connect::Connection;
+
+/// Why the program could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Config(#[from] config::Error),
+    #[error("Redis")]
+    Redis(#[source] inbox::Error),
+    #[error("Postgres")]
+    Postgres(#[source] ledger::Error),
+    #[error("WeCom's client")]
+    Wecom(#[source] wecom::Error),
+    #[error("corps.{0}: {1}")]
+    Corp(String, String),
+}
+
+/// The whole program's shared state.
+pub struct App {
+    pub config: Config,
+    pub clock: Clock,
+    pub redis: Redis,
+    pub ledger: Ledger,
+    pub quota: Quota<Redis>,
+    pub locks: Locks<Redis>,
+    pub corps: BTreeMap<CorpId, Arc<CorpApp>>,
+    /// New in every process: names its consumers and its leases.
+    pub instance: String,
+}
+
+/// One corp: its part of every store, and the app that acts for it.
+pub struct CorpApp {
+    pub id: CorpId,
+    pub settings: config::Corp,
+    pub inbox: Inbox<Redis>,
+    pub roster: CorpRoster<Redis>,
+    pub client: client::Client,
+    /// State → channel → pool, as Postgres has it; replaced whole by `people`.
+    routes: RwLock<Arc<Routes>>,
+    /// Rung when the log grew, when effects are due, when a transfer should be looked at.
+    pub log_grew: Notify,
+    pub effects_due: Notify,
+    pub transfers_due: Notify,
+    /// Rung when a script answered NOT_READY.
+    pub not_ready: Notify,
+}
+
+/// Clients and stores have nothing to show; the corp says which it is.
+impl std::fmt::Debug for CorpApp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CorpApp")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App")
+            .field("instance", &self.instance)
+            .field("corps", &self.corps)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CorpApp {
+    pub fn routes(&self) -> Arc<Routes> {
+        Arc::clone(
+            &self
+                .routes
+                .read()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        )
+    }
+
+    pub fn set_routes(&self, routes: Routes) {
+        *self
+            .routes
+            .write()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(routes);
+    }
+}
+
+impl App {
+    /// Connects to the stores and makes a client for every corp. Redis may be away; Postgres must answer once, so
+    /// that a wrong address is known at once.
+    pub async fn connect(
+        config: Config,
+        env: &HashMap<String, String>,
+        clock: Clock,
+    ) -> Result<Arc<Self>, Error> {
+        let url = config.postgres.url.read("postgres.url", env)?;
+        let ledger = Ledger::connect(config.postgres.ledger(url))
+            .await
+            .map_err(Error::Postgres)?;
+        let redis = connect::connect_lazy(&config.redis).map_err(Error::Redis)?;
+        let roster = Roster::new(redis.clone());
+        let http = client::http_client().map_err(Error::Wecom)?;
+        let mut corps = BTreeMap::new();
+        for (id, settings) in &config.corps {
+            let corp = CorpId::new(id.clone())
+                .map_err(|error| Error::Corp(id.clone(), error.to_string()))?;
+            let secret = settings.secret.read(&format!("corps.{id}.secret"), env)?;
+            let app = client::App {
+                corp_id: id.clone(),
+                agent_id: settings.agent_id,
+                secret,
+            };
+            let tokens = Arc::new(SharedTokens(Tokens::new(redis.clone(), id)));
+            let client = client::Client::new(http.clone(), &config.wecom.base_url, app, tokens)
+                .map_err(Error::Wecom)?;
+            let corp_app = CorpApp {
+                inbox: Inbox::new(redis.clone(), id, config.inbox.stream.clone()),
+                roster: roster.corp(&corp),
+                client,
+                settings: settings.clone(),
+                routes: RwLock::default(),
+                log_grew: Notify::new(),
+                effects_due: Notify::new(),
+                transfers_due: Notify::new(),
+                not_ready: Notify::new(),
+                id: corp.clone(),
+            };
+            corps.insert(corp, Arc::new(corp_app));
+        }
+        let quota =
+            Quota::new(redis.clone(), config.quota.clone()).with_egress(&config.wecom.egress);
+        let locks = Locks::new(redis.clone(), quota::Times::default());
+        let instance = uuid::Uuid::now_v7().simple().to_string();
+        Ok(Arc::new(Self {
+            config,
+            clock,
+            redis,
+            ledger,
+            quota,
+            locks,
+            corps,
+            instance,
+        }))
+    }
+
+    /// A connection for reads that wait; nobody else may use it.
+    pub async fn blocking(&self) -> Result<Redis, inbox::Error> {
+        connect::connect_blocking(&self.config.redis).await
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.clock.now_ms()
+    }
+}

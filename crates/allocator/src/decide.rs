@@ -1,0 +1,400 @@
+//! Group `decide`: each delivery becomes a step, the steps of a batch become a few script calls, and only then is the
+//! batch acknowledged. Nothing here asks Postgres or WeCom, so neither can stop a decision; the one exception are
+//! deliveries that were read before, because their decision may be in the ledger already.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use allocation::{Closed, Closing, Decision, Request, SubjectKey};
+use inbox::{Consumer, Delivery, Group};
+use metrics::counter;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::{
+    app::{App, CorpApp, Redis},
+    backoff::Backoff,
+    payload::{Context, Outcome, Payload},
+    reception::intake::{self, Arrival, Pair, Step},
+};
+
+/// Dirty marks: kinds and how their entities are written.
+pub mod dirty {
+    /// `userid U+001F external_userid`: `externalcontact/get` decides.
+    pub const PAIR: &str = "pair";
+    /// `external_userid U+001F taker` (taker may be empty): `transfer_result` decides.
+    pub const TRANSFER: &str = "transfer";
+    /// `userid`: `user/get` decides.
+    pub const MEMBER: &str = "member";
+    pub const SEPARATOR: char = '\u{1f}';
+}
+
+/// A pool that the roster does not have yet comes with the next comparison of pools.
+const HOMELESS_AGAIN_MS: u64 = 30_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("inbox")]
+    Inbox(#[from] inbox::Error),
+    #[error("roster")]
+    Roster(#[from] roster::Error),
+    #[error("ledger")]
+    Ledger(#[from] ledger::Error),
+    #[error("the ledger has not caught up with the log yet")]
+    LedgerBehind,
+}
+
+/// Reads and decides until the program stops. What a failed turn held is read again.
+pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    let mut backoff = Backoff::store();
+    while !stop.is_cancelled() {
+        let blocking = match app.blocking().await {
+            Ok(connection) => connection,
+            Err(error) => {
+                tracing::warn!(corp = %corp.id, error = %error, "no connection to read the inbox");
+                backoff.wait(&stop).await;
+                continue;
+            }
+        };
+        let mut consumer = Consumer::new(
+            corp.inbox.clone(),
+            blocking,
+            Group::Decide,
+            app.instance.clone(),
+        );
+        let block = Duration::from_millis(app.config.inbox.block_ms);
+        loop {
+            let next = tokio::select! {
+                next = consumer.next(app.config.inbox.batch.min(allocation::MAX_BATCH), block) => next,
+                () = stop.cancelled() => return,
+            };
+            match next {
+                Ok(batch) if batch.is_empty() => backoff.reset(),
+                Ok(batch) => {
+                    if !until_done(&app, &corp, &consumer, batch, &stop).await {
+                        return;
+                    }
+                    backoff.reset();
+                }
+                Err(error) => {
+                    tracing::warn!(corp = %corp.id, error = %error, "the inbox cannot be read");
+                    backoff.wait(&stop).await;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Tries one batch until it is acknowledged: a store that is away is nobody's fault and counts no try. False when the
+/// program stops first; the batch then goes to another consumer.
+async fn until_done(
+    app: &App,
+    corp: &CorpApp,
+    consumer: &Consumer<Redis>,
+    batch: Vec<Delivery>,
+    stop: &CancellationToken,
+) -> bool {
+    let mut backoff = Backoff::store();
+    // An earlier try may have had its effect without our learning of it.
+    let mut again = false;
+    loop {
+        match decide(app, corp, &batch, again).await {
+            Ok(()) => match consumer.ack(&batch).await {
+                Ok(_) => return true,
+                Err(error) => {
+                    tracing::warn!(corp = %corp.id, error = %error, "a batch was not acknowledged")
+                }
+            },
+            Err(Error::Roster(roster::Error::NotReady)) => corp.not_ready.notify_one(),
+            Err(error) => {
+                tracing::warn!(corp = %corp.id, error = %error, "a batch was not decided")
+            }
+        }
+        again = true;
+        if !backoff.wait(stop).await {
+            return false;
+        }
+    }
+}
+
+/// Carries out what a batch asks for. Doing it twice is doing it once.
+pub async fn decide(
+    app: &App,
+    corp: &CorpApp,
+    batch: &[Delivery],
+    again: bool,
+) -> Result<(), Error> {
+    let done = already_done(app, corp, batch, again).await?;
+    let routes = corp.routes();
+    let mut turn = Turn::default();
+    for delivery in batch {
+        let id = delivery.id.to_string();
+        if done.contains(&id) {
+            counter!("paidan_deliveries_total", "corp" => corp.id.to_string(), "outcome" => "repeated").increment(1);
+            continue;
+        }
+        let arrival = Arrival {
+            corp: &corp.id,
+            delivery: &id,
+            received_ms: delivery.received_ms,
+            plaintext: &delivery.plaintext,
+        };
+        let step = intake::step(&arrival, &routes, Uuid::now_v7());
+        turn.add(
+            corp,
+            Origin {
+                delivery: id,
+                received_ms: delivery.received_ms,
+            },
+            step,
+        )
+        .await?;
+    }
+    turn.finish(corp, app.now_ms(), app.config.inbox.stream.dirty_delay_ms)
+        .await?;
+    corp.log_grew.notify_one();
+    Ok(())
+}
+
+/// Of deliveries that were read before: those whose outcome is known. The log may hold outcomes that the ledger has
+/// not written yet, so it must have caught up first.
+async fn already_done(
+    app: &App,
+    corp: &CorpApp,
+    batch: &[Delivery],
+    again: bool,
+) -> Result<BTreeSet<String>, Error> {
+    let doubtful: Vec<(String, u64)> = batch
+        .iter()
+        .filter(|delivery| again || delivery.again)
+        .map(|delivery| (delivery.id.to_string(), delivery.received_ms))
+        .collect();
+    if doubtful.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let logged = corp.roster.status().await?.seq;
+    let written = app
+        .ledger
+        .corps()
+        .get(&corp.id)
+        .await?
+        .map_or(0, |row| row.log_seq);
+    if written < logged {
+        corp.log_grew.notify_one();
+        return Err(Error::LedgerBehind);
+    }
+    Ok(app.ledger.deliveries().decided(&corp.id, &doubtful).await?)
+}
+
+/// The steps of one batch. Requests and closings gather until one touches a subject of the other kind: their order
+/// matters only there.
+#[derive(Default)]
+struct Turn {
+    requests: Vec<Request>,
+    contexts: Vec<Context>,
+    closings: Vec<(Closing, Pair, Origin)>,
+    outcomes: Vec<Outcome>,
+    marks: Marks,
+}
+
+/// Which delivery it was.
+#[derive(Clone)]
+struct Origin {
+    delivery: String,
+    received_ms: u64,
+}
+
+#[derive(Default)]
+struct Marks {
+    pairs: Vec<Pair>,
+    transfers: Vec<String>,
+    members: Vec<String>,
+    /// Their pool is not in Redis (yet): tried again when it may be.
+    homeless: Vec<Pair>,
+}
+
+impl Turn {
+    async fn add(&mut self, corp: &CorpApp, origin: Origin, step: Step) -> Result<(), Error> {
+        match step {
+            Step::Decide { request, context } => {
+                if self
+                    .closings
+                    .iter()
+                    .any(|(closing, ..)| closing.subject == request.subject)
+                {
+                    self.close(corp).await?;
+                }
+                self.requests.push(request);
+                self.contexts.push(*context);
+            }
+            Step::Close { closing, pair } => {
+                if self
+                    .requests
+                    .iter()
+                    .any(|request| request.subject == closing.subject)
+                {
+                    self.decide(corp).await?;
+                }
+                self.closings.push((closing, pair, origin));
+            }
+            Step::Advance {
+                external_userid,
+                taker,
+                reason,
+            } => {
+                let taker = taker.unwrap_or_default();
+                self.marks
+                    .transfers
+                    .push(format!("{external_userid}{}{taker}", dirty::SEPARATOR));
+                self.outcome(origin, "advanced", reason);
+            }
+            Step::Reread(pair) => {
+                self.marks.pairs.push(pair);
+                self.outcome(origin, "reread", "changed");
+            }
+            Step::CheckMember(userid) => {
+                self.marks.members.push(userid);
+                self.outcome(origin, "reread", "member");
+            }
+            Step::Ignore(reason) => {
+                counter!("paidan_ignored_total", "corp" => corp.id.to_string(), "reason" => reason)
+                    .increment(1);
+                self.outcome(origin, "ignored", reason);
+            }
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, origin: Origin, outcome: &str, reason: &str) {
+        self.outcomes.push(Outcome {
+            delivery: origin.delivery,
+            received_ms: origin.received_ms,
+            outcome: outcome.to_owned(),
+            reason: Some(reason.to_owned()),
+        });
+    }
+
+    async fn decide(&mut self, corp: &CorpApp) -> Result<(), Error> {
+        if self.requests.is_empty() {
+            return Ok(());
+        }
+        let contexts = std::mem::take(&mut self.contexts);
+        let unknown = contexts
+            .iter()
+            .filter(|context| context.unknown_state.is_some())
+            .count();
+        if unknown > 0 {
+            counter!("paidan_unknown_state_total", "corp" => corp.id.to_string())
+                .increment(unknown as u64);
+            tracing::warn!(corp = %corp.id, unknown, "customers came with a State that names no channel; they went to the default pool");
+        }
+        let payload = Payload {
+            contexts,
+            outcomes: std::mem::take(&mut self.outcomes),
+            ..Payload::default()
+        };
+        let requests = std::mem::take(&mut self.requests);
+        let applied = corp.roster.decide(requests, &payload.text(), None).await?;
+        for (context, decision) in payload.contexts.iter().zip(&applied.answer) {
+            let holder = context.holder.clone().unwrap_or_default();
+            match decision {
+                Decision::Echo { .. } => {
+                    self.marks.transfers.push(format!(
+                        "{}{}{holder}",
+                        context.subject_id,
+                        dirty::SEPARATOR
+                    ));
+                }
+                Decision::NoPool => {
+                    let pair = Pair {
+                        userid: holder,
+                        external_userid: context.subject_id.clone(),
+                    };
+                    self.marks.homeless.push(pair);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes what is to be closed. A closing that ended nothing is a doubt: the pair is read again.
+    async fn close(&mut self, corp: &CorpApp) -> Result<(), Error> {
+        if self.closings.is_empty() {
+            return Ok(());
+        }
+        let closings = std::mem::take(&mut self.closings);
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        outcomes.extend(closings.iter().map(|(closing, _, origin)| Outcome {
+            delivery: origin.delivery.clone(),
+            received_ms: origin.received_ms,
+            outcome: "closed".to_owned(),
+            reason: Some(closing.reason.to_string()),
+        }));
+        let payload = Payload {
+            outcomes,
+            ..Payload::default()
+        };
+        let asked = closings
+            .iter()
+            .map(|(closing, ..)| closing.clone())
+            .collect();
+        let applied = corp.roster.close(asked, &payload.text(), None).await?;
+        let ended: HashSet<SubjectKey> = applied
+            .answer
+            .iter()
+            .map(|closed: &Closed| closed.subject)
+            .collect();
+        let doubtful = closings
+            .into_iter()
+            .filter(|(closing, ..)| !ended.contains(&closing.subject));
+        self.marks.pairs.extend(doubtful.map(|(_, pair, _)| pair));
+        Ok(())
+    }
+
+    /// The rest, then the marks. Marks come last and before the acknowledgement: a crash in between repeats them.
+    async fn finish(mut self, corp: &CorpApp, now_ms: u64, delay_ms: u64) -> Result<(), Error> {
+        self.decide(corp).await?;
+        self.close(corp).await?;
+        if !self.outcomes.is_empty() {
+            let payload = Payload {
+                outcomes: std::mem::take(&mut self.outcomes),
+                ..Payload::default()
+            };
+            corp.roster.note(&payload.text(), None).await?;
+        }
+        let names = |pairs: &[Pair]| pairs.iter().map(Pair::entity).collect::<Vec<_>>();
+        mark(
+            corp,
+            dirty::PAIR,
+            &names(&self.marks.pairs),
+            now_ms + delay_ms,
+        )
+        .await?;
+        mark(
+            corp,
+            dirty::PAIR,
+            &names(&self.marks.homeless),
+            now_ms + HOMELESS_AGAIN_MS,
+        )
+        .await?;
+        mark(corp, dirty::TRANSFER, &self.marks.transfers, now_ms).await?;
+        mark(corp, dirty::MEMBER, &self.marks.members, now_ms + delay_ms).await?;
+        if !self.marks.transfers.is_empty() {
+            corp.transfers_due.notify_one();
+        }
+        Ok(())
+    }
+}
+
+async fn mark(corp: &CorpApp, kind: &str, entities: &[String], due_ms: u64) -> Result<(), Error> {
+    let marks: Vec<(&str, u64)> = entities
+        .iter()
+        .map(|entity| (entity.as_str(), due_ms))
+        .collect();
+    Ok(corp.inbox.dirty_mark_many(kind, &marks).await?)
+}

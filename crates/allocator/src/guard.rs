@@ -1,0 +1,238 @@
+//! Whole or closed: compares Redis with the ledger, closes a corp whose state is absent, behind or of another
+//! generation, and rebuilds it from snapshot and log. Any allocator may do it; the generation in the corp's row says
+//! whose rebuild counts.
+
+use std::{sync::Arc, time::Duration};
+
+use allocation::{Dump, model};
+use ledger::{Confirmed, Snapshot};
+use metrics::{counter, gauge};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    app::{App, CorpApp},
+    backoff::Backoff,
+    writer,
+};
+
+/// How often a healthy corp is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Log entries read at once while folding.
+const FOLD: u32 = 5_000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("ledger")]
+    Ledger(#[from] ledger::Error),
+    #[error("roster")]
+    Roster(#[from] roster::Error),
+    #[error("quota")]
+    Quota(#[from] quota::Error),
+    #[error("log entry {seq} cannot be folded")]
+    Fold { seq: u64, source: allocation::Error },
+    #[error("snapshot {seq} cannot be read")]
+    Snapshot { seq: u64, source: allocation::Error },
+    #[error("a newer rebuild (generation {0}) goes on")]
+    Superseded(u64),
+}
+
+/// Looks and rebuilds until the program stops.
+pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    let mut backoff = Backoff::store();
+    let mut snapshot_seq = None;
+    while !stop.is_cancelled() {
+        match look(&app, &corp).await {
+            Ok(log_seq) => {
+                backoff.reset();
+                gauge!("paidan_corp_ready", "corp" => corp.id.to_string()).set(1.0);
+                if let Err(error) = snapshot(&app, &corp, log_seq, &mut snapshot_seq).await {
+                    tracing::warn!(corp = %corp.id, error = %error, "no snapshot was made");
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK_EVERY) => {}
+                    () = corp.not_ready.notified() => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+            Err(error) => {
+                gauge!("paidan_corp_ready", "corp" => corp.id.to_string()).set(0.0);
+                tracing::warn!(corp = %corp.id, error = %error, "the corp is closed or cannot be checked");
+                backoff.wait(&stop).await;
+            }
+        }
+    }
+}
+
+/// Makes sure the corp is open, rebuilding it if it must be. Answers the ledger's last entry.
+pub async fn look(app: &App, corp: &CorpApp) -> Result<u64, Error> {
+    let row = app.ledger.corps().get(&corp.id).await?.unwrap_or_default();
+    let whole = row.opened_generation > 0
+        && row.generation == row.opened_generation
+        && corp
+            .roster
+            .close_unless(row.opened_generation, row.log_seq)
+            .await?;
+    if whole {
+        return Ok(row.log_seq);
+    }
+    rebuild(app, corp).await
+}
+
+/// Folds what the ledger has and writes it to Redis. Everybody is off afterwards, until his next heartbeat.
+pub async fn rebuild(app: &App, corp: &CorpApp) -> Result<u64, Error> {
+    let row = app.ledger.corps().bump_generation(&corp.id).await?;
+    let generation = row.generation;
+    tracing::warn!(corp = %corp.id, generation, log_seq = row.log_seq, "rebuilding the corp's state");
+    counter!("paidan_rebuilds_total", "corp" => corp.id.to_string()).increment(1);
+    corp.roster
+        .begin_rebuild(generation)
+        .await
+        .map_err(stale(generation))?;
+    drain(app, corp).await;
+    let (mut state, snapshot_seq) = start(app, corp).await?;
+    loop {
+        fold_rest(app, corp, &mut state, snapshot_seq).await?;
+        match app
+            .ledger
+            .corps()
+            .confirm_generation(&corp.id, generation, state.seq())
+            .await?
+        {
+            Confirmed::Yes => break,
+            Confirmed::ReadOn { .. } => {}
+            Confirmed::Superseded { generation } => return Err(Error::Superseded(generation)),
+        }
+    }
+    restore_quota(app, corp, generation).await?;
+    let seq = corp
+        .roster
+        .finish_rebuild(state, generation, None)
+        .await
+        .map_err(stale(generation))?;
+    tracing::info!(corp = %corp.id, generation, seq, "the corp is open again");
+    corp.log_grew.notify_one();
+    Ok(seq)
+}
+
+fn stale(generation: u64) -> impl Fn(roster::Error) -> Error {
+    move |error| match error {
+        roster::Error::Stale => Error::Superseded(generation + 1),
+        other => Error::Roster(other),
+    }
+}
+
+/// What Redis still has of the log goes to the ledger first. Nothing may be left to read: that is what a rebuild is for.
+async fn drain(app: &App, corp: &CorpApp) {
+    loop {
+        match writer::turn(app, corp).await {
+            Ok(writer::Turn::Wrote(_)) => {}
+            Ok(writer::Turn::Taken) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Ok(writer::Turn::Idle { .. }) => return,
+            Err(error) => {
+                tracing::warn!(corp = %corp.id, error = %error, "the rest of the log is not to be had");
+                return;
+            }
+        }
+    }
+}
+
+async fn start(app: &App, corp: &CorpApp) -> Result<(model::Corp, u64), Error> {
+    match app.ledger.corps().latest_snapshot(&corp.id).await? {
+        None => Ok((model::Corp::new(), 0)),
+        Some(Snapshot { seq, dump }) => {
+            let read = || model::Corp::from_dump(&Dump::from_json(&dump)?);
+            Ok((
+                read().map_err(|source| Error::Snapshot { seq, source })?,
+                seq,
+            ))
+        }
+    }
+}
+
+async fn fold_rest(
+    app: &App,
+    corp: &CorpApp,
+    state: &mut model::Corp,
+    from: u64,
+) -> Result<(), Error> {
+    let mut after = state.seq().max(from);
+    loop {
+        let rows = app.ledger.corps().read_log(&corp.id, after, FOLD).await?;
+        let Some(last) = rows.last() else {
+            return Ok(());
+        };
+        after = last.seq;
+        for row in &rows {
+            let entry = row.parse().map_err(|source| Error::Fold {
+                seq: row.seq,
+                source,
+            })?;
+            state.fold(&entry).map_err(|source| Error::Fold {
+                seq: row.seq,
+                source,
+            })?;
+        }
+    }
+}
+
+/// Blocks and the fence counter live in Redis too: without them a call could go out while WeCom still refuses.
+async fn restore_quota(app: &App, corp: &CorpApp, generation: u64) -> Result<(), Error> {
+    let corp_id = corp.id.as_str();
+    for block in app
+        .ledger
+        .budget_blocks()
+        .load(&corp.id, app.now_ms())
+        .await?
+    {
+        let until = i64::try_from(block.until_ms).unwrap_or(i64::MAX);
+        app.quota.block(corp_id, &block.api, until, None).await?;
+    }
+    let least = app
+        .ledger
+        .outbox()
+        .greatest_fence(&corp.id)
+        .await?
+        .map_or(0, |fence| fence.counter);
+    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    app.locks
+        .fence_seed(corp_id, signed(generation), signed(least))
+        .await?;
+    Ok(())
+}
+
+/// Saves the folded state now and then, so that a rebuild need not begin at the first entry.
+async fn snapshot(
+    app: &App,
+    corp: &CorpApp,
+    log_seq: u64,
+    last: &mut Option<u64>,
+) -> Result<(), Error> {
+    let known = match *last {
+        Some(seq) => seq,
+        None => {
+            let seq = app
+                .ledger
+                .corps()
+                .latest_snapshot(&corp.id)
+                .await?
+                .map_or(0, |snapshot| snapshot.seq);
+            *last.insert(seq)
+        }
+    };
+    if log_seq < known + app.config.roster.snapshot_every {
+        return Ok(());
+    }
+    // Another allocator may have been faster.
+    let (mut state, from) = start(app, corp).await?;
+    fold_rest(app, corp, &mut state, from).await?;
+    let seq = state.seq();
+    if seq > from {
+        let dump = state.dump().to_json();
+        app.ledger
+            .corps()
+            .save_snapshot(&corp.id, &Snapshot { seq, dump })
+            .await?;
+    }
+    *last = Some(seq);
+    Ok(())
+}

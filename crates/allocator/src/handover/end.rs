@@ -1,0 +1,285 @@
+//! How a transfer's end settles its allocation. Settling twice is settling once, so every path may come here again.
+
+use std::collections::HashSet;
+
+use allocation::{
+    AllocationId, MemberId, Reason, Reassigned, Reassignment, SetMember, Settlement,
+    SettlementOutcome,
+};
+use ledger::{Allocation, AllocationState, Trail, Transfer, TransferState};
+use metrics::counter;
+use quota::Urgency;
+use wecom::client::api;
+
+use crate::{
+    app::{App, CorpApp},
+    payload::Payload,
+    permit,
+};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("ledger: {0}")]
+    Ledger(#[from] ledger::Error),
+    #[error("roster: {0}")]
+    Roster(#[from] roster::Error),
+    #[error("WeCom: {0}")]
+    Wecom(#[from] wecom::Error),
+    #[error("the budget is used until {until_ms}")]
+    Budget { until_ms: u64 },
+}
+
+/// Whose fault a failed start was, and so what follows for the allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// He cannot take this customer, or nobody now: leave him out and pick another. With `blocked`, he gets nothing
+    /// more until somebody mends it.
+    Taker { blocked: Option<&'static str> },
+    /// The customer may not be moved (again): he stays where he is.
+    Customer,
+    /// Our picture is old: WeCom says who has him.
+    Picture,
+}
+
+/// Settles after an end that `transfer_result` told.
+pub async fn settle(
+    app: &App,
+    corp: &CorpApp,
+    transfer: &Transfer,
+    end: TransferState,
+) -> Result<(), Error> {
+    let Some(allocation) = open(app, corp, transfer.allocation).await? else {
+        return Ok(());
+    };
+    match end {
+        TransferState::Done => settled(corp, &allocation, SettlementOutcome::Done).await,
+        TransferState::Refused | TransferState::Capped | TransferState::Failed => {
+            where_he_is(app, corp, &allocation, &transfer.giver, &transfer.taker).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Settles after a start that WeCom, or our own records, refused.
+pub async fn refused(
+    app: &App,
+    corp: &CorpApp,
+    transfer: &Transfer,
+    fault: Fault,
+) -> Result<(), Error> {
+    let Some(allocation) = open(app, corp, transfer.allocation).await? else {
+        return Ok(());
+    };
+    match fault {
+        Fault::Customer => {
+            settled(
+                corp,
+                &allocation,
+                SettlementOutcome::Kept(transfer.giver.clone()),
+            )
+            .await
+        }
+        Fault::Picture => {
+            where_he_is(app, corp, &allocation, &transfer.giver, &transfer.taker).await
+        }
+        Fault::Taker { blocked } => {
+            if let Some(reason) = blocked {
+                block(app, corp, &transfer.taker, reason).await?;
+            }
+            another(app, corp, &allocation, transfer).await
+        }
+    }
+}
+
+/// Settles an allocation that no transfer of its own will settle: another allocation's transfer moved the customer.
+pub async fn settle_by_truth(
+    app: &App,
+    corp: &CorpApp,
+    allocation: &Allocation,
+) -> Result<(), Error> {
+    let (Some(giver), Some(taker)) = (&allocation.giver, &allocation.member) else {
+        return Ok(());
+    };
+    if app
+        .ledger
+        .transfers()
+        .open_for(&corp.id, &allocation.subject)
+        .await?
+        .is_empty()
+    {
+        where_he_is(app, corp, allocation, giver, taker).await?;
+    }
+    Ok(())
+}
+
+async fn open(
+    app: &App,
+    corp: &CorpApp,
+    id: Option<AllocationId>,
+) -> Result<Option<Allocation>, Error> {
+    let Some(id) = id else { return Ok(None) };
+    let row = app.ledger.allocations().get(&corp.id, id).await?;
+    Ok(row.filter(|row| row.state == AllocationState::Open && row.settled_ms.is_none()))
+}
+
+async fn settled(
+    corp: &CorpApp,
+    allocation: &Allocation,
+    outcome: SettlementOutcome,
+) -> Result<(), Error> {
+    let word = match outcome {
+        SettlementOutcome::Done => "done",
+        SettlementOutcome::Kept(_) => "kept",
+        SettlementOutcome::Void(_) => "void",
+    };
+    counter!("paidan_settled_total", "corp" => corp.id.to_string(), "outcome" => word).increment(1);
+    let settlement = Settlement {
+        allocation: allocation.id,
+        pool: allocation.pool.clone(),
+        subject: allocation.subject,
+        outcome,
+    };
+    corp.roster.settle(settlement, "", None).await?;
+    corp.log_grew.notify_one();
+    Ok(())
+}
+
+/// Reads who follows the customer now. WeCom's answers contradict each other about what a refusal leaves behind, so
+/// nothing is assumed.
+async fn where_he_is(
+    app: &App,
+    corp: &CorpApp,
+    allocation: &Allocation,
+    giver: &MemberId,
+    taker: &MemberId,
+) -> Result<(), Error> {
+    let customer = app
+        .ledger
+        .customers()
+        .find(&corp.id, &allocation.subject)
+        .await?;
+    let followers = match customer.and_then(|customer| customer.external_id) {
+        Some(external_userid) => followers(app, corp, &external_userid).await?,
+        None => HashSet::new(),
+    };
+    let outcome = if followers.contains(taker) {
+        SettlementOutcome::Done
+    } else if followers.contains(giver) {
+        SettlementOutcome::Kept(giver.clone())
+    } else {
+        let Ok(reason) = Reason::new("relation_gone") else {
+            return Ok(());
+        };
+        SettlementOutcome::Void(reason)
+    };
+    settled(corp, allocation, outcome).await
+}
+
+/// The members who have this customer now; nobody, if there is no such relation any more.
+pub async fn followers(
+    app: &App,
+    corp: &CorpApp,
+    external_userid: &str,
+) -> Result<HashSet<MemberId>, Error> {
+    Ok(relations(app, corp, external_userid)
+        .await?
+        .into_iter()
+        .filter_map(|follower| MemberId::new(follower.userid).ok())
+        .collect())
+}
+
+/// The same with all that WeCom says about each relation.
+pub async fn relations(
+    app: &App,
+    corp: &CorpApp,
+    external_userid: &str,
+) -> Result<Vec<wecom::client::FollowUser>, Error> {
+    /// Not of this app, no relation, nobody who follows him.
+    const NOBODY: [i64; 3] = [40096, 84061, 84084];
+    let permit = permit::take(app, corp, api::GET_CUSTOMER, Urgency::Ordinary)
+        .await
+        .map_err(|until_ms| Error::Budget { until_ms })?;
+    let answer = corp.client.get_customer_all(external_userid).await;
+    permit::done(app, corp, api::GET_CUSTOMER, &permit, &answer).await;
+    match answer {
+        Ok(customer) => Ok(customer.follow_user),
+        Err(error) if error.errcode().is_some_and(|code| NOBODY.contains(&code)) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives the customer to somebody else; if nobody else is free, the giver keeps him.
+async fn another(
+    app: &App,
+    corp: &CorpApp,
+    allocation: &Allocation,
+    transfer: &Transfer,
+) -> Result<(), Error> {
+    let payload = Payload {
+        giver: Some(transfer.giver.to_string()),
+        ..Payload::default()
+    };
+    // Whoever refused this customer before would refuse again.
+    let mut exclude: Vec<MemberId> = app
+        .ledger
+        .transfers()
+        .of_allocations(&corp.id, &[allocation.id])
+        .await?
+        .into_iter()
+        .map(|earlier| earlier.taker)
+        .collect();
+    exclude.push(transfer.taker.clone());
+    exclude.sort();
+    exclude.dedup();
+    exclude.truncate(allocation::MAX_EXCLUDED);
+    let reassignment = Reassignment {
+        allocation: allocation.id,
+        pool: allocation.pool.clone(),
+        subject: allocation.subject,
+        to: None,
+        exclude,
+        expect_epoch: allocation.epoch,
+    };
+    let applied = corp
+        .roster
+        .reassign(reassignment, &payload.text(), None)
+        .await?;
+    corp.log_grew.notify_one();
+    match applied.answer {
+        Reassigned::Nobody => {
+            settled(
+                corp,
+                allocation,
+                SettlementOutcome::Kept(transfer.giver.clone()),
+            )
+            .await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Leaves a member out of every choice until somebody mends what WeCom says about him.
+async fn block(
+    app: &App,
+    corp: &CorpApp,
+    member: &MemberId,
+    reason: &'static str,
+) -> Result<(), Error> {
+    tracing::warn!(corp = %corp.id, member = %member, reason, "a member cannot take customers and is left out");
+    counter!("paidan_members_blocked_total", "corp" => corp.id.to_string(), "reason" => reason)
+        .increment(1);
+    let blocked = Reason::new(reason).ok();
+    let trail = Trail::system(app.now_ms(), "refused as taker by WeCom");
+    let row = app
+        .ledger
+        .members()
+        .set_blocked(&corp.id, member, blocked.as_ref(), &trail)
+        .await?;
+    let change = SetMember {
+        member: member.clone(),
+        cap: row.and_then(|row| row.cap),
+        blocked,
+    };
+    corp.roster.set_member(change, "", None).await?;
+    Ok(())
+}

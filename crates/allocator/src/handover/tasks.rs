@@ -1,0 +1,259 @@
+//! Drives transfers to an end: looks at `transfer_result` when a check is due or an event hints at it, settles what has
+//! ended, and finds allocations that were left unsettled.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use allocation::{AllocationId, SubjectKey};
+use ledger::{Transfer, TransferKind, TransferState, TransferStep};
+use quota::Urgency;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use wecom::client::{TransferPair, TransferRow, api};
+
+use super::{end, result};
+use crate::{
+    app::{App, CorpApp},
+    backoff::Backoff,
+    decide::dirty,
+    permit,
+    reception::intake::WECOM,
+};
+
+/// Transfers looked at in one turn.
+const TURN: u32 = 500;
+/// Long enough for the calls of one turn.
+const LEASE_MS: u64 = 60_000;
+/// An allocation without a transfer under way is left alone this long: its own settling may be on its way.
+const UNSETTLED_MS: u64 = 5_000;
+const MARKS: usize = 200;
+
+/// Looks and settles until the program stops.
+pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    let pause = Duration::from_millis(app.config.handover.poll_ms);
+    let mut backoff = Backoff::store();
+    while !stop.is_cancelled() {
+        match turn(&app, &corp).await {
+            Ok(()) => {
+                backoff.reset();
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = corp.transfers_due.notified() => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+            Err(error) => {
+                if matches!(error, end::Error::Roster(roster::Error::NotReady)) {
+                    corp.not_ready.notify_one();
+                }
+                tracing::warn!(corp = %corp.id, error = %error, "transfers were not looked at");
+                backoff.wait(&stop).await;
+            }
+        }
+    }
+}
+
+/// Events that hint at transfers, then checks that are due, then what was left unsettled.
+pub async fn turn(app: &App, corp: &CorpApp) -> Result<(), end::Error> {
+    hints(app, corp).await?;
+    let due = app
+        .ledger
+        .transfers()
+        .claim_due(TURN, LEASE_MS, app.now_ms())
+        .await?;
+    check(app, due).await?;
+    unsettled(app, corp).await
+}
+
+/// An event named a customer and perhaps the taker: his transfers are due now.
+async fn hints(app: &App, corp: &CorpApp) -> Result<(), end::Error> {
+    let taken = match corp
+        .inbox
+        .dirty_take(dirty::TRANSFER, None, MARKS, LEASE_MS)
+        .await
+    {
+        Ok(taken) if taken.is_empty() => return Ok(()),
+        Ok(taken) => taken,
+        Err(error) => {
+            tracing::warn!(corp = %corp.id, error = %error, "hints at transfers cannot be read");
+            return Ok(());
+        }
+    };
+    let now_ms = app.now_ms();
+    let mut steps = Vec::new();
+    for mark in &taken {
+        let (external_userid, taker) = mark
+            .entity
+            .split_once(dirty::SEPARATOR)
+            .unwrap_or((&mark.entity, ""));
+        let subject = SubjectKey::new(&corp.id, WECOM, external_userid);
+        for transfer in app.ledger.transfers().open_for(&corp.id, &subject).await? {
+            let his = taker.is_empty() || transfer.taker.as_str() == taker.to_ascii_lowercase();
+            if his && transfer.state != TransferState::Planned {
+                let mut step = TransferStep::new(transfer.id, transfer.state);
+                step.next_check_ms = Some(now_ms);
+                steps.push(step);
+            }
+        }
+    }
+    app.ledger.transfers().advance(&steps, now_ms).await?;
+    if let Err(error) = corp.inbox.dirty_done(dirty::TRANSFER, &taken, None).await {
+        tracing::warn!(corp = %corp.id, error = %error, "hints at transfers stay marked");
+    }
+    Ok(())
+}
+
+/// Transfers of all corps whose check is due, one call for each pair of members.
+async fn check(app: &App, due: Vec<Transfer>) -> Result<(), end::Error> {
+    let mut pairs: BTreeMap<(String, String, String, bool), Vec<Transfer>> = BTreeMap::new();
+    for transfer in due {
+        let resigned = transfer.kind == TransferKind::Resigned;
+        let pair = (
+            transfer.corp.to_string(),
+            transfer.giver.to_string(),
+            transfer.taker.to_string(),
+            resigned,
+        );
+        pairs.entry(pair).or_default().push(transfer);
+    }
+    for transfers in pairs.into_values() {
+        let Some(corp) = transfers
+            .first()
+            .and_then(|transfer| app.corps.get(&transfer.corp))
+        else {
+            continue;
+        };
+        let subjects: Vec<SubjectKey> = transfers.iter().map(|transfer| transfer.subject).collect();
+        let customers = app
+            .ledger
+            .customers()
+            .find_many(&corp.id, &subjects)
+            .await?;
+        let known: Vec<(Transfer, String)> = transfers
+            .into_iter()
+            .filter_map(|transfer| {
+                let customer = customers
+                    .iter()
+                    .find(|customer| customer.subject == transfer.subject)?;
+                Some((transfer, customer.external_id.clone()?))
+            })
+            .collect();
+        match look(app, corp, &known).await {
+            Ok(_) => {}
+            // The lease puts the checks off; the call is made when there is a budget for it.
+            Err(end::Error::Budget { .. }) => {}
+            Err(end::Error::Wecom(error)) => {
+                tracing::warn!(corp = %corp.id, error = %error, "transfer results were not read");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Reads the results of one pair and takes the steps they tell. Answers the transfers that WeCom knows.
+pub async fn look(
+    app: &App,
+    corp: &CorpApp,
+    transfers: &[(Transfer, String)],
+) -> Result<HashSet<Uuid>, end::Error> {
+    let Some((first, _)) = transfers.first() else {
+        return Ok(HashSet::new());
+    };
+    let rows = results(app, corp, first).await?;
+    let now_ms = app.now_ms();
+    let steps: Vec<TransferStep> = transfers
+        .iter()
+        .map(|(transfer, external_userid)| {
+            result::step(
+                transfer,
+                external_userid,
+                &rows,
+                now_ms,
+                app.config.handover.human_after_ms,
+            )
+        })
+        .collect();
+    app.ledger.transfers().advance(&steps, now_ms).await?;
+    for ((transfer, _), step) in transfers.iter().zip(&steps) {
+        if step.to.is_end() {
+            metrics::counter!("paidan_transfers_ended_total", "corp" => corp.id.to_string(), "state" => step.to.as_str())
+                .increment(1);
+            end::settle(app, corp, transfer, step.to).await?;
+        }
+    }
+    Ok(steps
+        .iter()
+        .filter(|step| result::known(step))
+        .map(|step| step.id)
+        .collect())
+}
+
+async fn results(
+    app: &App,
+    corp: &CorpApp,
+    transfer: &Transfer,
+) -> Result<Vec<TransferRow>, end::Error> {
+    let resigned = transfer.kind == TransferKind::Resigned;
+    let api = if resigned {
+        api::RESIGNED_TRANSFER_RESULT
+    } else {
+        api::TRANSFER_RESULT
+    };
+    let pair = TransferPair {
+        handover_userid: transfer.giver.to_string(),
+        takeover_userid: transfer.taker.to_string(),
+    };
+    let permit = permit::take(app, corp, api, Urgency::Ordinary)
+        .await
+        .map_err(|until_ms| end::Error::Budget { until_ms })?;
+    let answer = if resigned {
+        corp.client.resigned_transfer_result_all(&pair).await
+    } else {
+        corp.client.transfer_result_all(&pair).await
+    };
+    permit::done(app, corp, api, &permit, &answer).await;
+    // No list: nothing is known, every transfer stays as it is.
+    Ok(answer?.unwrap_or_default())
+}
+
+/// Rows that have a member, no settlement and no transfer under way: a process died between two steps.
+async fn unsettled(app: &App, corp: &CorpApp) -> Result<(), end::Error> {
+    let before_ms = app.now_ms().saturating_sub(UNSETTLED_MS);
+    let mut after: Option<(u64, AllocationId)> = None;
+    loop {
+        let left = app
+            .ledger
+            .allocations()
+            .unsettled(&corp.id, before_ms, after, TURN)
+            .await?;
+        let Some(last) = left.last() else {
+            return Ok(());
+        };
+        after = Some((
+            last.allocation.assigned_ms.unwrap_or_default(),
+            last.allocation.id,
+        ));
+        let full = left.len() == usize::try_from(TURN).unwrap_or(usize::MAX);
+        for one in left {
+            let settled = match &one.transfer {
+                Some(transfer) => end::settle(app, corp, transfer, transfer.state).await,
+                None => end::settle_by_truth(app, corp, &one.allocation).await,
+            };
+            match settled {
+                Ok(()) => {}
+                Err(end::Error::Budget { .. }) => return Ok(()),
+                Err(end::Error::Wecom(error)) => {
+                    tracing::warn!(corp = %corp.id, error = %error, "an unsettled allocation waits for WeCom");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !full {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Cards that tell a member about his customers. WeCom drops more than 30 a minute to one member without a word, so
+//! several that are due together become one digest, and there is room for the cards of other apps.
+
+use ledger::{Finish, OutboxRow, Outcome};
+use quota::{
+    BudgetKeys, BudgetLimits, Urgency,
+    budget_take::{BudgetTake, Taken},
+};
+use wecom::client::{AppMessage, MessageContent, Recipients, TextCard, api};
+
+use super::verdict::{self, Error};
+use crate::{
+    app::{App, CorpApp},
+    effect::{Effect, kind},
+    permit,
+};
+
+/// WeCom drops what is above 1,000 an hour to one member; other apps of the corp send too.
+const CARDS_PER_HOUR: u32 = 900;
+/// `invaliduser` may name everybody the message was for.
+const ALL_INVALID: i64 = 81013;
+
+/// The rows of one member: one message, whether it speaks of one customer or of a hundred.
+pub(super) async fn send(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Result<(), Error> {
+    let Some(member) = rows.first().and_then(member) else {
+        let dead: Vec<Finish> = rows
+            .iter()
+            .map(|row| Finish::new(row.held(), Outcome::Dead))
+            .collect();
+        return verdict::write(app, corp, kind::MEMBER_CARD, &dead).await;
+    };
+    let permit = match permit::take(app, corp, api::SEND_MESSAGE, Urgency::Ordinary).await {
+        Ok(permit) => permit,
+        Err(due_ms) => return verdict::put_off(app, corp, kind::MEMBER_CARD, &rows, due_ms).await,
+    };
+    if let Some(due_ms) = enough(app, corp, &member).await? {
+        permit::unused(app, corp, api::SEND_MESSAGE, &permit).await;
+        return verdict::put_off(app, corp, kind::MEMBER_CARD, &rows, due_ms).await;
+    }
+    let held: Vec<_> = rows.iter().map(OutboxRow::held).collect();
+    let ours = match app.ledger.outbox().begin(&held, app.now_ms()).await {
+        Ok(ours) if !ours.is_empty() => ours,
+        other => {
+            permit::unused(app, corp, api::SEND_MESSAGE, &permit).await;
+            other?;
+            return Ok(());
+        }
+    };
+    let rows: Vec<OutboxRow> = rows
+        .into_iter()
+        .filter(|row| ours.iter().any(|held| held.id == row.id))
+        .collect();
+    let answer = corp
+        .client
+        .send_message(&message(app, &member, &rows))
+        .await;
+    permit::done(app, corp, api::SEND_MESSAGE, &permit, &answer).await;
+    let finishes: Vec<Finish> = rows
+        .iter()
+        .map(|row| {
+            let outcome = match &answer {
+                Ok(sent) if sent.invaliduser.is_empty() => Outcome::Done,
+                // Nobody to tell: he left, or the app may not see him. That stops no customer.
+                Ok(_) => Outcome::Failed,
+                Err(error) if error.errcode() == Some(ALL_INVALID) => Outcome::Failed,
+                // The duplicate check makes a repetition harmless.
+                Err(error) if error.may_have_acted() => verdict::again(app, row.tries + 1),
+                Err(error) => verdict::after_refusal(app, corp, error, row.tries + 1),
+            };
+            verdict::finish(row.held(), outcome, answer.as_ref().err())
+        })
+        .collect();
+    verdict::write(app, corp, kind::MEMBER_CARD, &finishes).await
+}
+
+/// Counts one card to the member, over all processes; or says when he may get the next one.
+async fn enough(app: &App, corp: &CorpApp, member: &str) -> Result<Option<u64>, Error> {
+    let name = format!("{}:{member}", api::SEND_MESSAGE);
+    let limits = BudgetLimits {
+        per_minute: app.config.outbox.cards_per_minute,
+        per_hour: CARDS_PER_HOUR,
+        in_flight: 0,
+        lease_ms: 1,
+        grow_back_ms: 1,
+    };
+    let keys = BudgetKeys::corp(corp.id.as_str(), &name);
+    let id = uuid::Uuid::now_v7().simple().to_string();
+    let taken = BudgetTake::default()
+        .call(
+            &mut app.redis.clone(),
+            &keys,
+            &name,
+            &id,
+            limits,
+            false,
+            None,
+        )
+        .await?;
+    Ok(match taken {
+        Taken::Taken { .. } => None,
+        Taken::Wait { until_ms, .. } => Some(u64::try_from(until_ms).unwrap_or_default()),
+    })
+}
+
+fn member(row: &OutboxRow) -> Option<String> {
+    match serde_json::from_value(row.payload.clone()) {
+        Ok(Effect::MemberCard { member, .. }) => Some(member),
+        _ => None,
+    }
+}
+
+/// The same rows give the same text, so that WeCom's duplicate check knows a repetition.
+fn message(app: &App, member: &str, rows: &[OutboxRow]) -> AppMessage {
+    let settings = &app.config.card;
+    let (title, description) = match rows {
+        [_] => (settings.title.clone(), settings.description.clone()),
+        many => (
+            settings.title.clone(),
+            settings.digest.replace("{count}", &many.len().to_string()),
+        ),
+    };
+    let first = rows
+        .first()
+        .and_then(|row| row.allocation)
+        .map(|id| id.to_string())
+        .unwrap_or_default();
+    let url = settings.url.replace("{allocation}", &first);
+    let card = TextCard {
+        title: title.into(),
+        description: description.into(),
+        url: url.into(),
+        btntxt: None,
+    };
+    AppMessage::new(Recipients::user(member), MessageContent::TextCard(card))
+}

@@ -1,0 +1,32 @@
+//! Runs effects: claims rows that are due, calls WeCom within the quota, writes what came of it. A row is sent only
+//! after `begin` said it is still ours, and ended only by the attempt that holds it.
+//!
+//! Each kind has a lane of its own, so that a slow transfer never keeps a welcome waiting.
+//!
+//! | kind | after a time-out |
+//! |---|---|
+//! | welcome | never repeated |
+//! | transfer | looked up with `transfer_result`, then only what is missing is sent again |
+//! | member_card | sent again: identical JSON, WeCom's duplicate check |
+
+mod card;
+mod lane;
+mod transfer;
+mod verdict;
+mod welcome;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{App, CorpApp};
+
+/// All lanes of one corp, until the program stops.
+pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    tokio::join!(
+        lane::run(&app, &corp, &stop, lane::Lane::Welcome),
+        lane::run(&app, &corp, &stop, lane::Lane::Transfer),
+        lane::run(&app, &corp, &stop, lane::Lane::Card),
+        lane::reap(&app, &corp, &stop),
+    );
+}

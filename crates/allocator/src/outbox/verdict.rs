@@ -1,0 +1,122 @@
+//! What an answer of WeCom means for a row: done, again, never, or a person's turn.
+
+use ledger::{Finish, Held, OutboxRow, Outcome};
+use metrics::counter;
+use wecom::error::Class;
+
+use crate::{
+    app::{App, CorpApp},
+    backoff::jittered,
+};
+
+/// Probing whether WeCom takes this app again: slow, so that it is no storm.
+const APP_STOPPED_MS: u64 = 15_000;
+
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("ledger: {0}")]
+    Ledger(#[from] ledger::Error),
+    #[error("roster: {0}")]
+    Roster(#[from] roster::Error),
+    #[error("quota: {0}")]
+    Quota(#[from] quota::Error),
+}
+
+/// After an error that certainly had no effect: when and whether to try again. `tries` counts calls that may have
+/// left the house, this one included.
+pub(super) fn after_refusal(
+    app: &App,
+    corp: &CorpApp,
+    error: &wecom::Error,
+    tries: i32,
+) -> Outcome {
+    if error.stops_the_app() {
+        counter!("paidan_app_stopped_total", "corp" => corp.id.to_string(), "errcode" => error.errcode().unwrap_or_default().to_string())
+            .increment(1);
+        tracing::error!(corp = %corp.id, error = %error, "WeCom refuses this app; effects wait until that is mended");
+        return Outcome::NotTried {
+            due_ms: app.now_ms() + jittered(APP_STOPPED_MS),
+        };
+    }
+    match error.class() {
+        Class::AlreadyDone => Outcome::Done,
+        Class::RateLimited => Outcome::NotTried {
+            due_ms: app.now_ms() + jittered(1_000),
+        },
+        Class::RefreshToken | Class::RetryWithBackoff => again(app, tries),
+        Class::PermanentCustomer => Outcome::Failed,
+        // Somebody must look: a person, a request of ours, or a code nobody knew.
+        _ => Outcome::Dead,
+    }
+}
+
+/// Again after a growing pause, or given up.
+pub(super) fn again(app: &App, tries: i32) -> Outcome {
+    if tries >= app.config.outbox.max_attempts {
+        return Outcome::Dead;
+    }
+    let doublings = u32::try_from(tries.clamp(0, 16)).unwrap_or_default();
+    let pause = app
+        .config
+        .outbox
+        .backoff_min_ms
+        .saturating_mul(1 << doublings)
+        .min(app.config.outbox.backoff_max_ms);
+    Outcome::Again {
+        due_ms: app.now_ms() + jittered(pause),
+    }
+}
+
+/// An outcome with what WeCom said, for people.
+pub(super) fn finish(held: Held, outcome: Outcome, error: Option<&wecom::Error>) -> Finish {
+    let mut finish = Finish::new(held, outcome);
+    if let Some(error) = error {
+        finish.errcode = error.errcode().and_then(|code| i32::try_from(code).ok());
+        finish.error = Some(error.to_string());
+    }
+    finish
+}
+
+/// Writes outcomes and counts them.
+pub(super) async fn write(
+    app: &App,
+    corp: &CorpApp,
+    kind: &'static str,
+    finishes: &[Finish],
+) -> Result<(), Error> {
+    if finishes.is_empty() {
+        return Ok(());
+    }
+    for finish in finishes {
+        let word = match finish.outcome {
+            Outcome::Done => "done",
+            Outcome::Failed => "failed",
+            Outcome::Dead => "dead",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Unknown { .. } => "unknown",
+            Outcome::Again { .. } => "again",
+            Outcome::NotTried { .. } => "waits",
+        };
+        counter!("paidan_effects_total", "corp" => corp.id.to_string(), "kind" => kind, "outcome" => word).increment(1);
+    }
+    let refused = app.ledger.outbox().finish(finishes, app.now_ms()).await?;
+    if !refused.is_empty() {
+        tracing::warn!(corp = %corp.id, kind, count = refused.len(), "somebody else holds these effects now; our outcome came too late");
+    }
+    Ok(())
+}
+
+/// Puts rows off without having tried them.
+pub(super) async fn put_off(
+    app: &App,
+    corp: &CorpApp,
+    kind: &'static str,
+    rows: &[OutboxRow],
+    due_ms: u64,
+) -> Result<(), Error> {
+    let finishes: Vec<Finish> = rows
+        .iter()
+        .map(|row| Finish::new(row.held(), Outcome::NotTried { due_ms }))
+        .collect();
+    write(app, corp, kind, &finishes).await
+}

@@ -1,0 +1,78 @@
+//! The whole path on one screen. For every corp, in every allocator:
+//!
+//! | loop | takes → gives | what makes it safe |
+//! |---|---|---|
+//! | [`record`](crate::record) | delivery → row | acknowledged after the commit; writing twice is writing once |
+//! | [`decide`](crate::decide) | delivery → request → decision, in one script call a batch | acknowledged after the script; one open allocation per subject and pool |
+//! | [`writer`](crate::writer) | log → rows and effects, one transaction | the place in the log is in the row that the writer holds |
+//! | [`outbox`](crate::outbox) | effect → WeCom → outcome | lease, fence, budget; unknown outcomes by kind |
+//! | [`handover`](crate::handover) | transfer → `transfer_result` → settled | polled to an end; settling twice is settling once |
+//! | [`reread`](crate::reread) | doubtful pair or member → what WeCom says now | durable marks; WeCom's state outranks events |
+//! | [`audit`](crate::audit) | every member's customers, slowly → what events never said | within what the budget leaves |
+//! | [`reception::tasks`](crate::reception::tasks) | waiting customers → free members; loads whose window passed → closed | heals lost wake-ups |
+//! | [`people`](crate::people) | pools, members, channels → roster | versions compared; truth is Postgres |
+//! | [`guard`](crate::guard) | whole or closed | generation and sequence number |
+//!
+//! All loops end when the token is cancelled, after the piece of work they hold.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    app::{App, CorpApp},
+    audit, decide, guard, handover, outbox, people, reception, record, reread, writer,
+};
+
+/// Longest that stopping may take; what is not finished then is claimed by another process.
+const DRAIN: Duration = Duration::from_secs(25);
+
+/// Starts every loop. A loop that panics is started again: one corp's surprise must not stop the others.
+pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
+    let mut loops = JoinSet::new();
+    for corp in app.corps.values() {
+        keep(&mut loops, "guard", app, corp, stop, guard::run);
+        keep(&mut loops, "record", app, corp, stop, record::run);
+        keep(&mut loops, "decide", app, corp, stop, decide::run);
+        keep(&mut loops, "writer", app, corp, stop, writer::run);
+        keep(&mut loops, "outbox", app, corp, stop, outbox::run);
+        keep(&mut loops, "handover", app, corp, stop, handover::tasks::run);
+        keep(&mut loops, "reread", app, corp, stop, reread::run);
+        keep(&mut loops, "audit", app, corp, stop, audit::run);
+        keep(&mut loops, "waiting", app, corp, stop, reception::tasks::run);
+        keep(&mut loops, "people", app, corp, stop, people::run);
+    }
+    loops
+}
+
+fn keep<F>(
+    loops: &mut JoinSet<()>,
+    name: &'static str,
+    app: &Arc<App>,
+    corp: &Arc<CorpApp>,
+    stop: &CancellationToken,
+    run: fn(Arc<App>, Arc<CorpApp>, CancellationToken) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (app, corp, stop) = (Arc::clone(app), Arc::clone(corp), stop.clone());
+    loops.spawn(async move {
+        while !stop.is_cancelled() {
+            let task = tokio::spawn(run(Arc::clone(&app), Arc::clone(&corp), stop.clone()));
+            if let Err(error) = task.await {
+                metrics::counter!("paidan_loop_panics_total", "loop" => name).increment(1);
+                tracing::error!(corp = %corp.id, r#loop = name, error = %error, "a loop broke and is started again");
+                crate::backoff::sleep(Duration::from_secs(1), &stop).await;
+            }
+        }
+    });
+}
+
+/// Waits until all loops have ended, at most the drain time.
+pub async fn drained(mut loops: JoinSet<()>) {
+    let all = async { while loops.join_next().await.is_some() {} };
+    if tokio::time::timeout(DRAIN, all).await.is_err() {
+        tracing::warn!("some work did not end in time; another process takes it over");
+    }
+}

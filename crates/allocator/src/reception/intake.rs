@@ -1,0 +1,186 @@
+//! What one event asks for. Pure: no store is read, nothing is done; `decide` carries the steps out.
+
+use allocation::{AllocationId, Closing, CorpId, MemberId, Reason, Request, SubjectKey};
+use uuid::Uuid;
+use wecom::event::{
+    AppPresence, Body, Contact, Event, ExternalContact, ExternalContactChange as Change,
+};
+
+use super::routes::{Route, Routes};
+use crate::payload::Context;
+
+/// The kind of subject an external_userid is.
+pub const WECOM: &str = "wecom";
+/// `Source` of a deletion that an in-service transfer caused (page 92130).
+const DELETE_BY_TRANSFER: &str = "DELETE_BY_TRANSFER";
+
+/// A member and a customer, in WeCom's spelling.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pair {
+    pub userid: String,
+    pub external_userid: String,
+}
+
+impl Pair {
+    /// The name of its dirty mark, as `wecom::event::Event::repeatable` writes it too.
+    pub fn entity(&self) -> String {
+        format!("{}\u{1f}{}", self.userid, self.external_userid)
+    }
+
+    pub fn from_entity(entity: &str) -> Option<Self> {
+        let (userid, external_userid) = entity.split_once('\u{1f}')?;
+        Some(Self {
+            userid: userid.to_owned(),
+            external_userid: external_userid.to_owned(),
+        })
+    }
+}
+
+/// What a delivery asks for.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// A member has a customer: who gets him?
+    Decide {
+        request: Request,
+        context: Box<Context>,
+    },
+    /// A relation ended. If it ended nothing of ours, the pair is read again.
+    Close { closing: Closing, pair: Pair },
+    /// A transfer of ours moved on or failed; only `transfer_result` knows which.
+    Advance {
+        external_userid: String,
+        taker: Option<String>,
+        reason: &'static str,
+    },
+    /// The event does not say what is true now.
+    Reread(Pair),
+    /// The member may have left, or may be back.
+    CheckMember(String),
+    /// Kept as it came, and nothing else.
+    Ignore(&'static str),
+}
+
+/// One event and where it came from.
+#[derive(Debug)]
+pub struct Arrival<'a> {
+    pub corp: &'a CorpId,
+    pub delivery: &'a str,
+    pub received_ms: u64,
+    pub plaintext: &'a str,
+}
+
+/// What this delivery asks for. `allocation` becomes the id of a new allocation, if there is one.
+pub fn step(arrival: &Arrival<'_>, routes: &Routes, allocation: Uuid) -> Step {
+    let Ok(event) = Event::parse(arrival.plaintext) else {
+        return Step::Ignore("unreadable");
+    };
+    match event.body {
+        Body::ExternalContact(contact) => contact_step(arrival, routes, contact, allocation),
+        Body::AppPresence(AppPresence::Subscribe | AppPresence::Unsubscribe) => {
+            match event.from_user {
+                Some(userid) => Step::CheckMember(userid),
+                None => Step::Ignore("no_member"),
+            }
+        }
+        Body::Contact(Contact::DeleteUser(userid)) => Step::CheckMember(userid),
+        Body::Contact(Contact::CreateUser(user) | Contact::UpdateUser(user)) => {
+            Step::CheckMember(user.user_id)
+        }
+        Body::Unknown(_) => Step::Ignore("unknown_event"),
+        Body::Message(_) => Step::Ignore("message"),
+        _ => Step::Ignore("not_for_allocation"),
+    }
+}
+
+fn contact_step(
+    arrival: &Arrival<'_>,
+    routes: &Routes,
+    contact: ExternalContact,
+    allocation: Uuid,
+) -> Step {
+    let pair = Pair {
+        userid: contact.user_id.clone(),
+        external_userid: contact.external_user_id.clone(),
+    };
+    if pair.external_userid.is_empty() {
+        return Step::Ignore("no_customer");
+    }
+    match &contact.change {
+        Change::Add | Change::AddHalf => added(arrival, routes, contact, allocation),
+        Change::Del if contact.source.as_deref() == Some(DELETE_BY_TRANSFER) => Step::Advance {
+            external_userid: pair.external_userid,
+            taker: None,
+            reason: "giver_lost_customer",
+        },
+        Change::Del => closing(arrival.corp, pair, "member_deleted_customer"),
+        Change::DelFollowUser => closing(arrival.corp, pair, "customer_left"),
+        // It names the taker only, and not which of several transfers failed.
+        Change::TransferFail => Step::Advance {
+            external_userid: pair.external_userid,
+            taker: Some(pair.userid),
+            reason: "transfer_failed",
+        },
+        Change::Edit => Step::Reread(pair),
+        Change::MsgAuditApproved => Step::Ignore("not_for_allocation"),
+        Change::Other(_) => Step::Ignore("unknown_change"),
+    }
+}
+
+fn added(
+    arrival: &Arrival<'_>,
+    routes: &Routes,
+    contact: ExternalContact,
+    allocation: Uuid,
+) -> Step {
+    let Ok(holder) = MemberId::new(contact.user_id.clone()) else {
+        return Step::Ignore("no_member");
+    };
+    let (channel, pool, unknown_state) = match routes.find(contact.state.as_deref()) {
+        Route::Channel(channel, pool) => (Some(channel.to_string()), pool, None),
+        Route::Default(pool) => (None, pool, contact.state.clone()),
+        Route::Nowhere => return Step::Ignore("no_pool"),
+    };
+    let subject = SubjectKey::new(arrival.corp, WECOM, &contact.external_user_id);
+    Step::Decide {
+        request: Request {
+            allocation: AllocationId(allocation),
+            pool,
+            subject,
+            holder: Some(holder),
+            request: None,
+            echo: true,
+        },
+        context: Box::new(Context {
+            source: "callback".to_owned(),
+            subject_kind: WECOM.to_owned(),
+            subject_id: contact.external_user_id,
+            delivery: Some(arrival.delivery.to_owned()),
+            channel,
+            unknown_state,
+            holder: Some(contact.user_id),
+            welcome_code: contact.welcome_code.map(|code| code.expose().to_owned()),
+            received_ms: arrival.received_ms,
+        }),
+    }
+}
+
+fn closing(corp: &CorpId, pair: Pair, reason: &'static str) -> Step {
+    let (Ok(member), Ok(reason)) = (MemberId::new(pair.userid.clone()), Reason::new(reason)) else {
+        return Step::Ignore("no_member");
+    };
+    let subject = SubjectKey::new(corp, WECOM, &pair.external_userid);
+    Step::Close {
+        closing: Closing {
+            subject,
+            pool: None,
+            member: Some(member),
+            allocation: None,
+            reason,
+        },
+        pair,
+    }
+}
+
+#[cfg(test)]
+#[path = "intake_tests.rs"]
+mod tests;

@@ -1,0 +1,6 @@
+//! Customers to members: what an event asks for, which pool answers it, and what follows from a decision.
+
+pub mod intake;
+pub mod routes;
+pub mod rules;
+pub mod tasks;

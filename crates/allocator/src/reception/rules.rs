@@ -1,0 +1,358 @@
+//! What follows from a log entry: rows, outcomes of deliveries, effects. Pure; `writer` stores it in one transaction.
+
+use allocation::{
+    Answer, ChannelId, Closed, Closing, Decision, LogEntry, MemberId, Op, Reason, Reassigned,
+    Reassignment, Request, Settled, Settlement, SettlementOutcome, Woken,
+};
+use ledger::{Change, Customer, DeliveryOutcome, NewAllocation, SettledAs};
+use sha2::{Digest, Sha256};
+
+use super::routes::Routes;
+use crate::{
+    effect::Effect,
+    handover,
+    payload::{Context, Payload},
+};
+
+/// A welcome code works for 20 s after the event; what is left must still reach WeCom.
+const WELCOME_MS: u64 = 20_000;
+
+/// Everything that the tables must show after this entry.
+pub fn changes(entry: &LogEntry, payload: &Payload, routes: &Routes) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for outcome in &payload.outcomes {
+        changes.push(Change::Delivery(DeliveryOutcome {
+            delivery: outcome.delivery.clone(),
+            received_ms: outcome.received_ms,
+            outcome: outcome.outcome.clone(),
+            reason: outcome.reason.clone(),
+            allocation: None,
+        }));
+    }
+    match (&entry.op, &entry.outcome.answer) {
+        (Op::Decide(requests), Answer::Decided(decisions)) => {
+            for (index, (request, decision)) in requests.iter().zip(decisions).enumerate() {
+                let context = payload.contexts.get(index).cloned().unwrap_or_default();
+                decided(
+                    entry.at_ms,
+                    request,
+                    decision,
+                    &context,
+                    routes,
+                    &mut changes,
+                );
+            }
+        }
+        (Op::Close(closings), Answer::Closed(closed)) => {
+            changes.extend(closed.iter().map(|closed| ended(closed, closings)));
+        }
+        (Op::Settle(settlement), Answer::Settled(settled)) => {
+            changes.extend(settlement_change(settlement, settled))
+        }
+        (Op::Reassign(reassignment), Answer::Reassigned(Reassigned::Moved { member, epoch })) => {
+            moved(
+                entry.at_ms,
+                reassignment,
+                member,
+                *epoch,
+                payload,
+                &mut changes,
+            );
+        }
+        _ => {}
+    }
+    for woken in &entry.outcome.woken {
+        assigned_late(entry.at_ms, woken, &mut changes);
+    }
+    changes
+}
+
+fn decided(
+    at_ms: u64,
+    request: &Request,
+    decision: &Decision,
+    context: &Context,
+    routes: &Routes,
+    changes: &mut Vec<Change>,
+) {
+    let (word, allocation) = match decision {
+        Decision::Assigned { allocation, member } => {
+            changes.push(Change::Decided(row(request, Some(member), context)));
+            let giver = request.holder.as_ref().filter(|holder| *holder != member);
+            match giver {
+                Some(giver) => handover::rules::plan(
+                    at_ms,
+                    *allocation,
+                    request.subject,
+                    giver,
+                    member,
+                    None,
+                    changes,
+                ),
+                None => changes.push(Change::Settled {
+                    allocation: *allocation,
+                    how: SettledAs::Done,
+                }),
+            }
+            card(
+                at_ms,
+                *allocation,
+                member,
+                context.channel.clone(),
+                None,
+                routes,
+                changes,
+            );
+            ("decided", Some(*allocation))
+        }
+        Decision::Waiting { allocation } => {
+            changes.push(Change::Decided(row(request, None, context)));
+            ("waiting", Some(*allocation))
+        }
+        Decision::Already { allocation, .. } => ("already", Some(*allocation)),
+        Decision::Echo { allocation, .. } => ("advanced", Some(*allocation)),
+        Decision::Repeated(first) => ("repeated", allocation_of(first)),
+        Decision::NoPool => ("ignored", None),
+    };
+    // The end of a transfer of ours is no new relation; everything else that brought a code is.
+    if !matches!(decision, Decision::Echo { .. } | Decision::Repeated(_)) {
+        welcome(at_ms, allocation, context, routes, changes);
+    }
+    if let Some(delivery) = &context.delivery {
+        changes.push(Change::Delivery(DeliveryOutcome {
+            delivery: delivery.clone(),
+            received_ms: context.received_ms,
+            outcome: word.to_owned(),
+            reason: reason(decision, context),
+            allocation,
+        }));
+    }
+}
+
+fn reason(decision: &Decision, context: &Context) -> Option<String> {
+    match decision {
+        Decision::NoPool => Some("no_pool".to_owned()),
+        _ => context
+            .unknown_state
+            .as_ref()
+            .map(|state| format!("unknown_state:{state}")),
+    }
+}
+
+fn allocation_of(decision: &Decision) -> Option<allocation::AllocationId> {
+    match decision {
+        Decision::Assigned { allocation, .. }
+        | Decision::Waiting { allocation }
+        | Decision::Already { allocation, .. }
+        | Decision::Echo { allocation, .. } => Some(*allocation),
+        Decision::Repeated(first) => allocation_of(first),
+        Decision::NoPool => None,
+    }
+}
+
+fn row(request: &Request, member: Option<&MemberId>, context: &Context) -> NewAllocation {
+    NewAllocation {
+        allocation: request.allocation,
+        pool: request.pool.clone(),
+        subject: request.subject,
+        customer: Customer {
+            kind: context.subject_kind.clone(),
+            external_id: Some(context.subject_id.clone()).filter(|id| !id.is_empty()),
+        },
+        member: member.cloned(),
+        giver: request
+            .holder
+            .clone()
+            .filter(|holder| Some(holder) != member),
+        channel: context
+            .channel
+            .clone()
+            .and_then(|channel| ChannelId::new(channel).ok()),
+        source: context.source.clone(),
+        delivery: context.delivery.clone(),
+        request: request.request.clone(),
+    }
+}
+
+/// The one who has the customer greets him, whoever will get him: the code is his and lives 20 s.
+fn welcome(
+    at_ms: u64,
+    allocation: Option<allocation::AllocationId>,
+    context: &Context,
+    routes: &Routes,
+    changes: &mut Vec<Change>,
+) {
+    let channel = context
+        .channel
+        .as_ref()
+        .and_then(|channel| ChannelId::new(channel.clone()).ok());
+    let wanted = channel
+        .and_then(|channel| routes.channels.get(&channel))
+        .and_then(|channel| channel.welcome.as_ref());
+    let (Some(code), Some(wanted)) = (&context.welcome_code, wanted) else {
+        return;
+    };
+    let effect = Effect::Welcome {
+        welcome_code: code.clone(),
+        text: wanted.text.clone(),
+        attachments: wanted.attachments.clone(),
+    };
+    // One code is one message, whichever delivery or endpoint brought it; the key must not be the code itself.
+    let mut row = effect.row(hex::encode(Sha256::digest(code.as_bytes())), at_ms);
+    row.erase_payload = true;
+    row.allocation = allocation;
+    row.deadline_ms = Some(context.received_ms + WELCOME_MS);
+    changes.push(Change::Effect(row));
+}
+
+fn card(
+    at_ms: u64,
+    allocation: allocation::AllocationId,
+    member: &MemberId,
+    channel: Option<String>,
+    epoch: Option<u64>,
+    routes: &Routes,
+    changes: &mut Vec<Change>,
+) {
+    let silent = channel
+        .as_ref()
+        .and_then(|channel| ChannelId::new(channel.clone()).ok())
+        .and_then(|channel| routes.channels.get(&channel))
+        .is_some_and(|channel| !channel.card);
+    if silent {
+        return;
+    }
+    let mut row = Effect::MemberCard {
+        member: member.to_string(),
+        channel,
+    }
+    .row(format!("{allocation}:{}", epoch.unwrap_or_default()), at_ms);
+    row.allocation = Some(allocation);
+    row.epoch = Some(epoch.unwrap_or_default());
+    changes.push(Change::Effect(row));
+}
+
+/// A waiting customer found a member.
+fn assigned_late(at_ms: u64, woken: &Woken, changes: &mut Vec<Change>) {
+    let giver = woken
+        .holder
+        .clone()
+        .filter(|holder| *holder != woken.member);
+    changes.push(Change::Assigned {
+        allocation: woken.allocation,
+        member: woken.member.clone(),
+        giver: giver.clone(),
+        epoch: None,
+    });
+    match &giver {
+        Some(giver) => {
+            handover::rules::plan(
+                at_ms,
+                woken.allocation,
+                woken.subject,
+                giver,
+                &woken.member,
+                None,
+                changes,
+            );
+        }
+        None => changes.push(Change::Settled {
+            allocation: woken.allocation,
+            how: SettledAs::Done,
+        }),
+    }
+    card(
+        at_ms,
+        woken.allocation,
+        &woken.member,
+        None,
+        None,
+        &Routes::default(),
+        changes,
+    );
+}
+
+fn ended(closed: &Closed, closings: &[Closing]) -> Change {
+    let why = closings.iter().find(|closing| {
+        closing.subject == closed.subject
+            && closing
+                .pool
+                .as_ref()
+                .is_none_or(|pool| *pool == closed.pool)
+            && closing
+                .allocation
+                .is_none_or(|allocation| allocation == closed.allocation)
+            && closing
+                .member
+                .as_ref()
+                .is_none_or(|member| Some(member) == closed.member.as_ref())
+    });
+    let reason = why.map(|closing| closing.reason.clone());
+    Change::Closed {
+        allocation: closed.allocation,
+        reason: reason.unwrap_or_else(unknown_reason),
+    }
+}
+
+fn unknown_reason() -> Reason {
+    Reason::new("closed").unwrap_or_else(|_| unreachable!("a constant of letters is a reason"))
+}
+
+fn settlement_change(settlement: &Settlement, settled: &Settled) -> Option<Change> {
+    let how = match (settled, &settlement.outcome) {
+        (Settled::Done { .. }, _) => SettledAs::Done,
+        (Settled::Kept { .. }, SettlementOutcome::Kept(member)) => SettledAs::Kept(member.clone()),
+        (Settled::Void { .. }, SettlementOutcome::Void(reason)) => SettledAs::Void(reason.clone()),
+        // Settled like this before, or gone: the entry that did it has its own row changes.
+        _ => return None,
+    };
+    Some(Change::Settled {
+        allocation: settlement.allocation,
+        how,
+    })
+}
+
+fn moved(
+    at_ms: u64,
+    reassignment: &Reassignment,
+    member: &MemberId,
+    epoch: u64,
+    payload: &Payload,
+    changes: &mut Vec<Change>,
+) {
+    let giver = payload
+        .giver
+        .clone()
+        .and_then(|giver| MemberId::new(giver).ok())
+        .filter(|giver| giver != member);
+    changes.push(Change::Assigned {
+        allocation: reassignment.allocation,
+        member: member.clone(),
+        giver: giver.clone(),
+        epoch: Some(epoch),
+    });
+    match &giver {
+        Some(giver) => handover::rules::plan(
+            at_ms,
+            reassignment.allocation,
+            reassignment.subject,
+            giver,
+            member,
+            Some(epoch),
+            changes,
+        ),
+        None => changes.push(Change::Settled {
+            allocation: reassignment.allocation,
+            how: SettledAs::Done,
+        }),
+    }
+    card(
+        at_ms,
+        reassignment.allocation,
+        member,
+        None,
+        Some(epoch),
+        &Routes::default(),
+        changes,
+    );
+}

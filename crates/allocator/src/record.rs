@@ -1,0 +1,116 @@
+//! Group `record`: every delivery as it came, into Postgres, whether or not anybody can read it.
+
+use std::{sync::Arc, time::Duration};
+
+use allocation::{CorpId, SubjectKey};
+use inbox::{Consumer, Delivery, Group};
+use ledger::NewDelivery;
+use metrics::counter;
+use tokio_util::sync::CancellationToken;
+use wecom::event::{Body, Event};
+
+use crate::{
+    app::{App, CorpApp},
+    backoff::Backoff,
+    reception::intake::WECOM,
+};
+
+/// Deliveries written in one transaction.
+const BATCH: usize = 1_000;
+
+/// Reads and records until the program stops.
+pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    let mut backoff = Backoff::store();
+    while !stop.is_cancelled() {
+        let blocking = match app.blocking().await {
+            Ok(connection) => connection,
+            Err(error) => {
+                tracing::warn!(corp = %corp.id, error = %error, "no connection to read the inbox");
+                backoff.wait(&stop).await;
+                continue;
+            }
+        };
+        let mut consumer = Consumer::new(
+            corp.inbox.clone(),
+            blocking,
+            Group::Record,
+            app.instance.clone(),
+        );
+        let block = Duration::from_millis(app.config.inbox.block_ms);
+        loop {
+            let next = tokio::select! {
+                next = consumer.next(BATCH, block) => next,
+                () = stop.cancelled() => return,
+            };
+            let batch = match next {
+                Ok(batch) => batch,
+                Err(error) => {
+                    tracing::warn!(corp = %corp.id, error = %error, "the inbox cannot be read");
+                    backoff.wait(&stop).await;
+                    break;
+                }
+            };
+            while !batch.is_empty() {
+                match record(&app, &corp, &batch).await {
+                    Ok(()) => {
+                        if let Err(error) = consumer.ack(&batch).await {
+                            tracing::warn!(corp = %corp.id, error = %error, "recorded deliveries were not acknowledged");
+                        }
+                        counter!("paidan_recorded_total", "corp" => corp.id.to_string())
+                            .increment(batch.len() as u64);
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::warn!(corp = %corp.id, error = %error, "deliveries were not recorded");
+                        if !backoff.wait(&stop).await {
+                            return;
+                        }
+                    }
+                }
+            }
+            backoff.reset();
+        }
+    }
+}
+
+/// Writes a batch; writing it again changes nothing.
+pub async fn record(app: &App, corp: &CorpApp, batch: &[Delivery]) -> Result<(), ledger::Error> {
+    let rows: Vec<NewDelivery> = batch
+        .iter()
+        .map(|delivery| row(&corp.id, delivery))
+        .collect();
+    app.ledger.deliveries().record(&corp.id, &rows).await?;
+    Ok(())
+}
+
+fn row(corp: &CorpId, delivery: &Delivery) -> NewDelivery {
+    let mut row = NewDelivery {
+        id: delivery.id.to_string(),
+        received_ms: delivery.received_ms,
+        endpoint: delivery.endpoint.clone(),
+        body: delivery.plaintext.clone(),
+        event: None,
+        change_type: None,
+        event_ms: None,
+        subject: None,
+        problem: None,
+    };
+    match Event::parse(&delivery.plaintext) {
+        Ok(event) => {
+            row.subject = match &event.body {
+                Body::ExternalContact(contact) if !contact.external_user_id.is_empty() => {
+                    Some(SubjectKey::new(corp, WECOM, &contact.external_user_id))
+                }
+                _ => None,
+            };
+            row.event_ms = event
+                .create_time
+                .and_then(|s| u64::try_from(s).ok())
+                .and_then(|s| s.checked_mul(1000));
+            row.event = Some(event.name);
+            row.change_type = event.change_type;
+        }
+        Err(error) => row.problem = Some(error.to_string()),
+    }
+    row
+}

@@ -1,0 +1,327 @@
+//! Doubts, resolved by asking WeCom: a pair whose events conflict or repeat, a member who may have left. Marks are
+//! durable and each is read once however often it was made; reads lag, so a pair is read a second time later.
+
+use std::{sync::Arc, time::Duration};
+
+use allocation::{
+    AllocationId, ChannelId, Closing, MemberId, PoolId, Reason, Request, SetMember, SubjectKey,
+};
+use inbox::Taken;
+use ledger::{Allocation, AllocationState, Trail};
+use quota::Urgency;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+use wecom::client::{FollowUser, UserStatus, api};
+
+use crate::{
+    app::{App, CorpApp},
+    backoff::{Backoff, jittered},
+    decide::dirty,
+    handover::end,
+    payload::{Context, Payload},
+    permit,
+    reception::{
+        intake::{Pair, WECOM},
+        routes::Route,
+    },
+};
+
+/// Marks taken in one turn, and how long they are ours.
+const TURN: usize = 50;
+const LEASE_MS: u64 = 60_000;
+const IDLE: Duration = Duration::from_millis(500);
+/// The second look, for reads that lagged.
+const PAIR_LATE: &str = "pair_late";
+/// Why a member was left out, when WeCom itself says that he cannot serve.
+const LEFT: &str = "left_or_not_visible";
+const DISABLED: &str = "disabled";
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("inbox: {0}")]
+    Inbox(#[from] inbox::Error),
+    #[error("ledger: {0}")]
+    Ledger(#[from] ledger::Error),
+    #[error("roster: {0}")]
+    Roster(#[from] roster::Error),
+    #[error(transparent)]
+    End(#[from] end::Error),
+}
+
+/// Reads again until the program stops.
+pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    let mut backoff = Backoff::store();
+    while !stop.is_cancelled() {
+        match turn(&app, &corp).await {
+            Ok(0) => {
+                backoff.reset();
+                crate::backoff::sleep(IDLE, &stop).await;
+            }
+            Ok(_) => backoff.reset(),
+            Err(error) => {
+                if matches!(error, Error::Roster(roster::Error::NotReady)) {
+                    corp.not_ready.notify_one();
+                }
+                tracing::warn!(corp = %corp.id, error = %error, "doubts were not resolved");
+                backoff.wait(&stop).await;
+            }
+        }
+    }
+}
+
+/// One round over all kinds; how many marks there were.
+pub async fn turn(app: &App, corp: &CorpApp) -> Result<usize, Error> {
+    let mut marks = 0;
+    for kind in [dirty::PAIR, PAIR_LATE] {
+        for mark in corp.inbox.dirty_take(kind, None, TURN, LEASE_MS).await? {
+            marks += 1;
+            let read = match Pair::from_entity(&mark.entity) {
+                Some(pair) => read_pair(app, corp, &pair).await,
+                None => Ok(()),
+            };
+            done(app, corp, kind, mark, read).await?;
+        }
+    }
+    for mark in corp
+        .inbox
+        .dirty_take(dirty::MEMBER, None, TURN, LEASE_MS)
+        .await?
+    {
+        marks += 1;
+        let read = read_member(app, corp, &mark.entity).await;
+        done(app, corp, dirty::MEMBER, mark, read).await?;
+    }
+    Ok(marks)
+}
+
+/// Ends a mark, or puts it off: until there is a budget, or by a minute when WeCom did not answer.
+async fn done(
+    app: &App,
+    corp: &CorpApp,
+    kind: &str,
+    mark: Taken,
+    read: Result<(), Error>,
+) -> Result<(), Error> {
+    let again_ms = match read {
+        Ok(()) => None,
+        Err(Error::End(end::Error::Budget { until_ms })) => Some(until_ms),
+        Err(Error::End(end::Error::Wecom(error))) => {
+            tracing::warn!(corp = %corp.id, error = %error, "WeCom did not say what is true");
+            Some(app.now_ms() + jittered(60_000))
+        }
+        Err(error) => return Err(error),
+    };
+    if kind == dirty::PAIR && again_ms.is_none() {
+        let late = app
+            .config
+            .audit
+            .reread_ms
+            .last()
+            .copied()
+            .unwrap_or_default();
+        if late > 0 {
+            corp.inbox
+                .dirty_mark(PAIR_LATE, &mark.entity, app.now_ms() + late)
+                .await?;
+        }
+    }
+    corp.inbox.dirty_done(kind, &[mark], again_ms).await?;
+    Ok(())
+}
+
+/// Makes our picture of one pair what WeCom says.
+pub async fn read_pair(app: &App, corp: &CorpApp, pair: &Pair) -> Result<(), Error> {
+    let Ok(member) = MemberId::new(pair.userid.clone()) else {
+        return Ok(());
+    };
+    let subject = SubjectKey::new(&corp.id, WECOM, &pair.external_userid);
+    let relations = end::relations(app, corp, &pair.external_userid).await?;
+    let relation = relations
+        .iter()
+        .find(|follower| follower.userid.eq_ignore_ascii_case(&pair.userid));
+    let rows = app
+        .ledger
+        .allocations()
+        .of_subject(&corp.id, &subject)
+        .await?;
+    match relation {
+        Some(relation) => {
+            let since = app.ledger.corps().created_ms(&corp.id).await?;
+            if is_news(&rows, &member, relation, since) {
+                decide(corp, pair, relation, subject, member).await?;
+            }
+        }
+        None => ended(app, corp, subject, &member, &rows).await?,
+    }
+    Ok(())
+}
+
+/// A relation that no allocation of ours accounts for. Relations older than our first day are not ours to give away.
+fn is_news(rows: &[Allocation], member: &MemberId, relation: &FollowUser, since_ms: u64) -> bool {
+    let made_ms = relation
+        .createtime
+        .and_then(|s| u64::try_from(s).ok())
+        .unwrap_or_default()
+        .saturating_mul(1000);
+    let about = rows
+        .iter()
+        .filter(|row| row.member.as_ref() == Some(member) || row.giver.as_ref() == Some(member));
+    match about.max_by_key(|row| (row.closed_ms.is_none(), row.decided_ms)) {
+        None => made_ms >= since_ms,
+        Some(row) => match (row.closed_ms, row.close_reason.as_deref()) {
+            (None, _) => false,
+            // It was closed because he was gone; he is not.
+            (Some(_), Some("customer_left" | "member_deleted_customer" | "relation_gone")) => true,
+            (Some(closed_ms), _) => made_ms > closed_ms,
+        },
+    }
+}
+
+async fn decide(
+    corp: &CorpApp,
+    pair: &Pair,
+    relation: &FollowUser,
+    subject: SubjectKey,
+    holder: MemberId,
+) -> Result<(), Error> {
+    let (channel, pool, unknown_state): (Option<ChannelId>, PoolId, _) = match corp
+        .routes()
+        .find(relation.state.as_deref().filter(|state| !state.is_empty()))
+    {
+        Route::Channel(channel, pool) => (Some(channel), pool, None),
+        Route::Default(pool) => (
+            None,
+            pool,
+            relation.state.clone().filter(|state| !state.is_empty()),
+        ),
+        Route::Nowhere => return Ok(()),
+    };
+    let request = Request {
+        allocation: AllocationId(Uuid::now_v7()),
+        pool,
+        subject,
+        holder: Some(holder),
+        request: None,
+        echo: true,
+    };
+    let context = Context {
+        source: "reread".to_owned(),
+        subject_kind: WECOM.to_owned(),
+        subject_id: pair.external_userid.clone(),
+        channel: channel.map(|channel| channel.to_string()),
+        unknown_state,
+        holder: Some(pair.userid.clone()),
+        ..Context::default()
+    };
+    metrics::counter!("paidan_found_total", "corp" => corp.id.to_string(), "what" => "added")
+        .increment(1);
+    let payload = Payload {
+        contexts: vec![context],
+        ..Payload::default()
+    };
+    corp.roster
+        .decide(vec![request], &payload.text(), None)
+        .await?;
+    corp.log_grew.notify_one();
+    Ok(())
+}
+
+/// WeCom knows no relation: what this member had of the customer ends. A customer who is still on his way to the
+/// member is the transfer's business.
+async fn ended(
+    app: &App,
+    corp: &CorpApp,
+    subject: SubjectKey,
+    member: &MemberId,
+    rows: &[Allocation],
+) -> Result<(), Error> {
+    let Ok(reason) = Reason::new("relation_gone") else {
+        return Ok(());
+    };
+    let his = |row: &&Allocation| {
+        row.state == AllocationState::Open
+            && row.settled_ms.is_some()
+            && row.member.as_ref() == Some(member)
+    };
+    let closings: Vec<Closing> = rows
+        .iter()
+        .filter(his)
+        .map(|row| Closing {
+            subject,
+            pool: Some(row.pool.clone()),
+            member: Some(member.clone()),
+            allocation: Some(row.id),
+            reason: reason.clone(),
+        })
+        .collect();
+    if !closings.is_empty() {
+        metrics::counter!("paidan_found_total", "corp" => corp.id.to_string(), "what" => "ended")
+            .increment(closings.len() as u64);
+        corp.roster.close(closings, "", None).await?;
+        corp.log_grew.notify_one();
+    }
+    let now_ms = app.now_ms();
+    let on_the_way = app.ledger.transfers().open_for(&corp.id, &subject).await?;
+    let steps: Vec<ledger::TransferStep> = on_the_way
+        .into_iter()
+        .filter(|transfer| transfer.state != ledger::TransferState::Planned)
+        .map(|transfer| {
+            let mut step = ledger::TransferStep::new(transfer.id, transfer.state);
+            step.next_check_ms = Some(now_ms);
+            step
+        })
+        .collect();
+    if !steps.is_empty() {
+        app.ledger.transfers().advance(&steps, now_ms).await?;
+        corp.transfers_due.notify_one();
+    }
+    Ok(())
+}
+
+/// Whether a member is still there. Who is not gets nothing more, and his open allocations end.
+pub async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Result<(), Error> {
+    /// No such member: he left, was deleted, or the app may not see him any more (pages 90196, 90313).
+    const GONE: [i64; 2] = [60111, 40003];
+    let Ok(member) = MemberId::new(userid) else {
+        return Ok(());
+    };
+    let permit = permit::take(app, corp, api::GET_USER, Urgency::Ordinary)
+        .await
+        .map_err(|until_ms| end::Error::Budget { until_ms })?;
+    let answer = corp.client.get_user(userid).await;
+    permit::done(app, corp, api::GET_USER, &permit, &answer).await;
+    let gone = match answer {
+        Ok(user) => match user.status {
+            UserStatus::Disabled => Some(DISABLED),
+            UserStatus::Left => Some(LEFT),
+            _ => None,
+        },
+        Err(error) if error.errcode().is_some_and(|code| GONE.contains(&code)) => Some(LEFT),
+        Err(error) => return Err(end::Error::Wecom(error).into()),
+    };
+    let Some(row) = app.ledger.members().get(&corp.id, &member).await? else {
+        return Ok(());
+    };
+    let blocked = match (gone, row.blocked.as_ref().map(Reason::as_str)) {
+        (Some(reason), Some(now)) if now == reason => return Ok(()),
+        (Some(reason), _) => Some(reason),
+        // We left him out because WeCom said he was gone; he is back.
+        (None, Some(LEFT | DISABLED)) => None,
+        (None, _) => return Ok(()),
+    };
+    tracing::info!(corp = %corp.id, member = %member, blocked, "a member left or came back");
+    let blocked = blocked.and_then(|reason| Reason::new(reason).ok());
+    let trail = Trail::system(app.now_ms(), "user/get");
+    app.ledger
+        .members()
+        .set_blocked(&corp.id, &member, blocked.as_ref(), &trail)
+        .await?;
+    let change = SetMember {
+        member: member.clone(),
+        cap: row.cap,
+        blocked,
+    };
+    corp.roster.set_member(change, "", None).await?;
+    corp.log_grew.notify_one();
+    Ok(())
+}

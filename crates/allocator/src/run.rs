@@ -1,0 +1,110 @@
+//! Start and stop, in order: stores, migrations checked, loops, then the listeners; on the way back listeners first.
+
+use std::{collections::HashMap, net::TcpListener, sync::Arc};
+
+use metrics_exporter_prometheus::PrometheusHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api,
+    app::{self, App},
+    clock::{self, Clock},
+    config::Config,
+    pipeline,
+};
+
+/// Why the program ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    App(#[from] app::Error),
+    #[error("{0}")]
+    Metrics(String),
+    #[error("listener")]
+    Listen(#[from] std::io::Error),
+    #[error("ledger")]
+    Ledger(#[from] ledger::Error),
+    #[error("the database lacks {0} migrations: run `allocator migrate`")]
+    Migrations(usize),
+}
+
+/// Sockets that are open already, so that tests know their ports.
+#[derive(Debug)]
+pub struct Listeners {
+    pub api: TcpListener,
+    pub admin: TcpListener,
+}
+
+impl Listeners {
+    /// Opens the configured addresses.
+    pub fn bind(config: &Config) -> std::io::Result<Self> {
+        Ok(Self { api: TcpListener::bind(config.http.listen)?, admin: TcpListener::bind(config.http.admin_listen)? })
+    }
+}
+
+/// Serves until `stop` is cancelled, then finishes what it holds.
+pub async fn run(
+    config: Config,
+    env: HashMap<String, String>,
+    listeners: Listeners,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    run_with(config, env, listeners, stop, clock::system()).await
+}
+
+/// The same with a clock of the caller's.
+pub async fn run_with(
+    config: Config,
+    env: HashMap<String, String>,
+    listeners: Listeners,
+    stop: CancellationToken,
+    clock: Clock,
+) -> Result<(), Error> {
+    let metrics = recorder()?;
+    let app = App::connect(config, &env, clock).await?;
+    let status = app.ledger.migration_status().await?;
+    if status.pending > 0 {
+        return Err(Error::Migrations(status.pending));
+    }
+    let corps: Vec<_> = app.corps.keys().cloned().collect();
+    app.ledger.prepare(&corps).await?;
+    let loops = pipeline::start(&app, &stop);
+    let served = serve(&app, listeners, metrics, &stop).await;
+    stop.cancel();
+    pipeline::drained(loops).await;
+    app.ledger.close().await;
+    served
+}
+
+async fn serve(
+    app: &Arc<App>,
+    listeners: Listeners,
+    metrics: PrometheusHandle,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
+    let listen = |listener: TcpListener| {
+        listener.set_nonblocking(true)?;
+        tokio::net::TcpListener::from_std(listener)
+    };
+    let api = axum::serve(listen(listeners.api)?, api::router(Arc::clone(app)))
+        .with_graceful_shutdown(stop.clone().cancelled_owned());
+    let admin = axum::serve(listen(listeners.admin)?, api::admin_router(Arc::clone(app), metrics))
+        .with_graceful_shutdown(stop.clone().cancelled_owned());
+    tracing::info!(instance = %app.instance, corps = app.corps.len(), "serving");
+    tokio::try_join!(api.into_future(), admin.into_future())?;
+    Ok(())
+}
+
+/// One recorder in a process; tests run several allocators in one.
+fn recorder() -> Result<PrometheusHandle, Error> {
+    static HANDLE: std::sync::OnceLock<Result<PrometheusHandle, String>> = std::sync::OnceLock::new();
+    HANDLE
+        .get_or_init(|| {
+            metrics_exporter_prometheus::PrometheusBuilder::new()
+                .set_buckets(&[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0])
+                .and_then(metrics_exporter_prometheus::PrometheusBuilder::install_recorder)
+                .map_err(|error| error.to_string())
+        })
+        .clone()
+        .map_err(Error::Metrics)
+}

@@ -1,0 +1,213 @@
+//! The ledger writer: whoever holds the corp's row turns the log after the ledger's last entry into rows and effects,
+//! one transaction a batch. Its place in the log is in that row, so a writer that dies leaves nothing half-done.
+
+use std::{sync::Arc, time::Duration};
+
+use allocation::{Closing, LogEntry, Op, Reason};
+use ledger::{Conflict, Entry, LogWrite, WriteBatch, Written};
+use metrics::{counter, gauge};
+use roster::LogReader;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    app::{App, CorpApp, Redis},
+    backoff::{Backoff, sleep},
+    payload::Payload,
+    reception::rules,
+};
+
+/// How long an idle writer waits for the log before it looks again.
+const IDLE: Duration = Duration::from_secs(1);
+/// How long to leave the row to the writer that holds it.
+const TAKEN: Duration = Duration::from_millis(25);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("ledger")]
+    Ledger(#[from] ledger::Error),
+    #[error("roster")]
+    Roster(#[from] roster::Error),
+    #[error("connection for waiting")]
+    Inbox(#[from] inbox::Error),
+    /// Redis lost a part of the log, or all of it: the corp must be rebuilt.
+    #[error("the log begins at {found}, the ledger ends at {written}")]
+    Lost { written: u64, found: u64 },
+    #[error("payload of log entry {seq}")]
+    Payload { seq: u64, source: serde_json::Error },
+}
+
+/// What one turn came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    Wrote(usize),
+    /// Nothing after this entry.
+    Idle {
+        log_seq: u64,
+    },
+    /// Another writer, or a rebuilder, holds the row.
+    Taken,
+}
+
+/// Writes until the program stops.
+pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    let mut backoff = Backoff::store();
+    let mut reader: Option<LogReader<Redis>> = None;
+    while !stop.is_cancelled() {
+        match turn(&app, &corp).await {
+            Ok(Turn::Wrote(_)) => backoff.reset(),
+            Ok(Turn::Taken) => {
+                backoff.reset();
+                sleep(TAKEN, &stop).await;
+            }
+            Ok(Turn::Idle { log_seq }) => {
+                backoff.reset();
+                tokio::select! {
+                    waited = wait(&app, &corp, &mut reader, log_seq) => if let Err(error) = waited {
+                        tracing::warn!(corp = %corp.id, error = %error, "the log cannot be watched");
+                        reader = None;
+                        backoff.wait(&stop).await;
+                    },
+                    () = corp.log_grew.notified() => {}
+                    () = stop.cancelled() => {}
+                }
+            }
+            Err(error) => {
+                if matches!(
+                    error,
+                    Error::Lost { .. } | Error::Roster(roster::Error::NotReady)
+                ) {
+                    corp.not_ready.notify_one();
+                }
+                tracing::warn!(corp = %corp.id, error = %error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "the log was not written");
+                backoff.wait(&stop).await;
+            }
+        }
+    }
+}
+
+async fn wait(
+    app: &App,
+    corp: &CorpApp,
+    reader: &mut Option<LogReader<Redis>>,
+    after_seq: u64,
+) -> Result<(), Error> {
+    let reader = match reader {
+        Some(reader) => reader,
+        None => reader.insert(LogReader::new(app.blocking().await?, &corp.id)),
+    };
+    reader.log_wait(after_seq, 1, IDLE).await?;
+    Ok(())
+}
+
+/// Writes what stands in the log after the ledger's last entry, at most one batch.
+pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
+    let Some(write) = app.ledger.begin_log_write(&corp.id).await? else {
+        return Ok(Turn::Taken);
+    };
+    let log_seq = write.log_seq();
+    let read = read(app, corp, &write).await;
+    let (generation, entries) = match read {
+        Ok(read) => read,
+        Err(error) => {
+            write.release().await?;
+            return Err(error);
+        }
+    };
+    if entries.is_empty() {
+        write.release().await?;
+        return Ok(Turn::Idle { log_seq });
+    }
+    let written = commit(corp, write, generation, &entries).await?;
+    counter!("paidan_log_entries_written_total", "corp" => corp.id.to_string())
+        .increment(written.entries as u64);
+    gauge!("paidan_log_written_seq", "corp" => corp.id.to_string()).set(written.log_seq as f64);
+    corp.effects_due.notify_waiters();
+    cancel(corp, &written.conflicts, &entries).await?;
+    corp.roster.log_trim(written.log_seq).await?;
+    Ok(Turn::Wrote(written.entries))
+}
+
+/// The entries and the generation they belong to. We hold the row, so nobody can open another one in between; a corp
+/// that is closed for a rebuild still has the log of the generation that was open.
+async fn read(app: &App, corp: &CorpApp, write: &LogWrite) -> Result<(u64, Vec<LogEntry>), Error> {
+    let log_seq = write.log_seq();
+    let status = corp.roster.status().await?;
+    let entries = corp
+        .roster
+        .log_read(log_seq, app.config.roster.writer_batch)
+        .await?;
+    match entries.first() {
+        Some(first) if first.seq != log_seq + 1 => Err(Error::Lost {
+            written: log_seq,
+            found: first.seq,
+        }),
+        None if status.seq != log_seq => Err(Error::Lost {
+            written: log_seq,
+            found: status.seq,
+        }),
+        _ => Ok((
+            status.generation.unwrap_or(write.opened_generation()),
+            entries,
+        )),
+    }
+}
+
+async fn commit(
+    corp: &CorpApp,
+    write: LogWrite,
+    generation: u64,
+    entries: &[LogEntry],
+) -> Result<Written, Error> {
+    let routes = corp.routes();
+    let entries = entries
+        .iter()
+        .map(|entry| {
+            let payload =
+                Payload::read(entry.payload.as_deref()).map_err(|source| Error::Payload {
+                    seq: entry.seq,
+                    source,
+                })?;
+            Ok(Entry::new(entry, rules::changes(entry, &payload, &routes)))
+        })
+        .collect::<Result<Vec<_>, Error>>()?;
+    Ok(write
+        .commit(&WriteBatch {
+            generation,
+            entries,
+        })
+        .await?)
+}
+
+/// The ledger had an open row already: it stands, and the newer allocation ends in Redis.
+async fn cancel(corp: &CorpApp, conflicts: &[Conflict], entries: &[LogEntry]) -> Result<(), Error> {
+    if conflicts.is_empty() {
+        return Ok(());
+    }
+    let closings: Vec<Closing> = entries
+        .iter()
+        .filter_map(|entry| match &entry.op {
+            Op::Decide(requests) => Some(requests),
+            _ => None,
+        })
+        .flatten()
+        .filter(|request| {
+            conflicts
+                .iter()
+                .any(|conflict| conflict.lost == request.allocation)
+        })
+        .filter_map(|request| {
+            Some(Closing {
+                subject: request.subject,
+                pool: Some(request.pool.clone()),
+                member: None,
+                allocation: Some(request.allocation),
+                reason: Reason::new("cancelled").ok()?,
+            })
+        })
+        .collect();
+    counter!("paidan_conflicts_total", "corp" => corp.id.to_string())
+        .increment(conflicts.len() as u64);
+    tracing::warn!(corp = %corp.id, conflicts = conflicts.len(), "the ledger had open allocations of the same subjects; the newer ones end");
+    corp.roster.close(closings, "", None).await?;
+    Ok(())
+}
