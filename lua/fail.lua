@@ -29,7 +29,9 @@ local letters = {}
 for i = 7, #ARGV do
   local id = ARGV[i]
   local letter = "G"
-  if #redis.call("XPENDING", inbox, group, id, id, 1) == 1 then
+  -- pcall: in a group that is gone nothing is pending, and the entry comes again.
+  local pending = redis.pcall("XPENDING", inbox, group, id, id, 1)
+  if not pending.err and #pending == 1 then
     local entry = redis.call("XRANGE", inbox, id, id)[1]
     local tries = (redis.call("ZSCORE", retry, id) or 0) % 32 + 1
     if not entry then

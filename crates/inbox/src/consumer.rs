@@ -40,6 +40,10 @@ where
         }
     }
 
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     pub fn group(&self) -> Group {
         self.group
     }
@@ -90,8 +94,10 @@ where
                 return Ok(deliveries);
             }
         }
-        let until_claim = self.next_claim.saturating_duration_since(now);
-        let block = block.min(LONGEST_BLOCK).min(until_claim);
+        let mut block = block.min(LONGEST_BLOCK);
+        if self.next_claim > now {
+            block = block.min(self.next_claim - now);
+        }
         let entries = self.read_new(max, block).await?;
         self.deliveries(entries, false).await
     }

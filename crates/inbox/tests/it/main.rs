@@ -1,5 +1,18 @@
 //! The scripts and their wrappers, against a real Redis.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod ack;
 mod append;
+mod claim;
+mod dead_replay;
+mod dirty_done;
+mod dirty_take;
+mod fail;
+mod forget_consumers;
 mod headers;
+mod inbox_stats;
+mod model;
+mod random;
 mod support;
+mod trim;

@@ -1,6 +1,6 @@
 //! What the tests share: an inbox of a corp of its own on the server of this process.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use inbox::connect::{self, Connection};
 use inbox::{Config, Consumer, Delivery, Group, Inbox, NewDelivery};
@@ -9,13 +9,13 @@ use test_redis::Server;
 pub(crate) const ENDPOINT: &str = "corp-a/contact";
 pub(crate) const T0: u64 = 1_792_000_000_000;
 
-pub(crate) struct Fixture {
+pub(crate) struct Fixture<'a> {
     pub(crate) corp: String,
     pub(crate) inbox: Inbox<Connection>,
-    pub(crate) server: &'static Server,
+    pub(crate) server: &'a Server,
 }
 
-pub(crate) async fn fixture() -> Fixture {
+pub(crate) async fn fixture() -> Fixture<'static> {
     fixture_with(config()).await
 }
 
@@ -28,8 +28,19 @@ pub(crate) fn config() -> Config {
     }
 }
 
-pub(crate) async fn fixture_with(config: Config) -> Fixture {
-    let server = test_redis::shared();
+/// As in production, but whoever looks sees at once what is due.
+pub(crate) fn patient() -> Config {
+    Config {
+        claim_every_ms: 0,
+        ..Config::default()
+    }
+}
+
+pub(crate) async fn fixture_with(config: Config) -> Fixture<'static> {
+    fixture_on(test_redis::shared(), config).await
+}
+
+pub(crate) async fn fixture_on(server: &Server, config: Config) -> Fixture<'_> {
     let corp = test_redis::corp();
     Fixture {
         inbox: Inbox::new(connection(server).await, &corp, config),
@@ -44,7 +55,7 @@ pub(crate) async fn connection(server: &Server) -> Connection {
         .expect("a connection")
 }
 
-impl Fixture {
+impl Fixture<'_> {
     pub(crate) fn key(&self, name: &str) -> String {
         format!("{{{}}}:v1:{name}", self.corp)
     }
@@ -70,6 +81,26 @@ impl Fixture {
 
 pub(crate) fn delivery(text: &str) -> NewDelivery {
     NewDelivery::new(ENDPOINT, T0, text)
+}
+
+/// A callback as WeCom sends it, of customer `n`.
+pub(crate) fn add_event(n: usize) -> String {
+    format!(
+        "<xml><ToUserName><![CDATA[ww1f2e3d4c5b6a7988]]></ToUserName><FromUserName><![CDATA[sys]]></FromUserName>\
+         <CreateTime>1792000000</CreateTime><MsgType><![CDATA[event]]></MsgType>\
+         <Event><![CDATA[change_external_contact]]></Event><ChangeType><![CDATA[add_external_contact]]></ChangeType>\
+         <UserID><![CDATA[mA]]></UserID><ExternalUserID><![CDATA[wmC{n:06}]]></ExternalUserID>\
+         <State><![CDATA[ch_001]]></State><WelcomeCode><![CDATA[WC{n:06}]]></WelcomeCode></xml>"
+    )
+}
+
+/// Waits for a condition.
+pub(crate) async fn until(condition: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition().await {
+        assert!(Instant::now() < deadline, "it did not come about");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
 }
 
 /// Reads without waiting.
