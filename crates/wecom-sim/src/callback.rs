@@ -6,8 +6,8 @@
 mod deliver;
 mod event;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{Notify, mpsc};
 
@@ -34,7 +34,11 @@ pub(crate) struct Outbound {
 /// The post office.
 #[derive(Debug)]
 pub(crate) struct Callbacks {
-    pub(crate) client: reqwest::Client,
+    /// Without TLS: reading the system's certificates takes a tenth of a second, and tests start many
+    /// simulators.
+    plain: reqwest::Client,
+    /// Built when the first https URL is called.
+    tls: OnceLock<reqwest::Client>,
     queue: mpsc::UnboundedSender<Outbound>,
     waiting: Lock<Option<mpsc::UnboundedReceiver<Outbound>>>,
     pub(crate) connections: usize,
@@ -64,22 +68,29 @@ pub(crate) fn count(counter: &AtomicU64) {
 
 impl Callbacks {
     pub(crate) fn new(rules: &CallbackRules) -> Result<Self, Error> {
-        let client = reqwest::Client::builder()
-            .pool_max_idle_per_host(rules.connections)
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .http1_only()
-            .tcp_nodelay(true)
-            .build()?;
         let (queue, waiting) = mpsc::unbounded_channel();
         Ok(Self {
-            client,
+            plain: client(rules.connections).tls_certs_only([]).build()?,
+            tls: OnceLock::new(),
             queue,
             waiting: Lock::new(Some(waiting)),
             connections: rules.connections,
             pending: AtomicU64::new(0),
             idle: Notify::new(),
             counts: Counts::default(),
+        })
+    }
+
+    /// The client for this URL.
+    fn client(&self, url: &str) -> &reqwest::Client {
+        if !url.starts_with("https:") {
+            return &self.plain;
+        }
+        // Without a TLS back end the plain one fails with a clear error.
+        self.tls.get_or_init(|| {
+            client(self.connections)
+                .build()
+                .unwrap_or_else(|_| self.plain.clone())
         })
     }
 
@@ -131,6 +142,15 @@ impl Callbacks {
             slowest_ms: load(&counts.slowest_ms),
         }
     }
+}
+
+fn client(connections: usize) -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .pool_max_idle_per_host(connections)
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .http1_only()
+        .tcp_nodelay(true)
 }
 
 impl World {

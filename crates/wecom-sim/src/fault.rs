@@ -139,6 +139,11 @@ impl Faults {
             .collect()
     }
 
+    /// There are some.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
     /// Waits where faults say so; the first that does more than that.
     pub(crate) async fn strike(
         &self,
@@ -146,7 +151,7 @@ impl Faults {
         facts: &Facts<'_>,
         now_ms: i64,
     ) -> Option<Strike> {
-        if !self.any.load(Ordering::Acquire) {
+        if !self.any() {
             return None;
         }
         let list = self.armed.get();
@@ -173,7 +178,7 @@ impl Faults {
 
     /// The scripted code of one customer's row in a transfer.
     pub(crate) fn row_code(&self, facts: &Facts<'_>, customer: &str, now_ms: i64) -> Option<i32> {
-        if !self.any.load(Ordering::Acquire) {
+        if !self.any() {
             return None;
         }
         self.armed

@@ -107,7 +107,7 @@ async fn answer(
         api,
         ip,
         post: parts.method == Method::POST,
-        query: parts.uri.query().unwrap_or_default(),
+        query: parts.uri.query().unwrap_or_default().to_owned(),
         body,
     };
     let answer = serve::serve(&world, request).await?;

@@ -7,6 +7,7 @@ mod corp;
 mod customer;
 mod member;
 mod people;
+mod scan;
 mod stats;
 mod tags;
 mod transfer;

@@ -46,7 +46,10 @@ pub(crate) fn get(call: &Call<'_>) -> Reply {
         let [skip, ..] = call.position()?;
         let skip = usize::try_from(skip).map_err(|_| 50100)?;
         let mut part = call.corp.customers.part(id);
-        let customer = part.get_mut(id).ok_or(40096)?;
+        let customer = part
+            .get_mut(id)
+            .filter(|customer| customer.known())
+            .ok_or(40096)?;
         customer
             .ghosts
             .retain(|(_, until_ms)| call.now_ms < *until_ms);

@@ -93,7 +93,7 @@ async fn post(world: &World, outbound: &Outbound, rules: &CallbackRules) -> Opti
     let started = Instant::now();
     let answer = world
         .callbacks
-        .client
+        .client(url)
         .post(with_query(url, &sealed.query()))
         .header("content-type", "text/xml; charset=utf-8")
         .timeout(Duration::from_millis(rules.timeout_ms))
@@ -149,7 +149,7 @@ pub(crate) async fn verify(world: &World, app: &App) -> Vec<Verified> {
         };
         let answer = world
             .callbacks
-            .client
+            .client(url)
             .get(with_query(url, &sealed.verification_query()))
             .timeout(timeout)
             .send()

@@ -125,7 +125,7 @@ impl Passage {
 
 pub(crate) fn pass(
     world: &Arc<World>,
-    incoming: &Incoming<'_>,
+    incoming: &Incoming,
     fields: &Fields,
     rules: &Config,
     now_ms: i64,
@@ -164,7 +164,7 @@ pub(crate) fn pass(
     passage
 }
 
-fn identify(world: &Arc<World>, incoming: &Incoming<'_>, fields: &Fields, now_ms: i64) -> Passage {
+fn identify(world: &Arc<World>, incoming: &Incoming, fields: &Fields, now_ms: i64) -> Passage {
     let api = incoming.api;
     match api.spec().auth {
         Auth::Secret => {
@@ -185,7 +185,7 @@ fn identify(world: &Arc<World>, incoming: &Incoming<'_>, fields: &Fields, now_ms
             Passage::new(Who::Secret { app }, corp, agent_id, api)
         }
         Auth::Key => {
-            let Some(key) = parameter(incoming.query, "key") else {
+            let Some(key) = parameter(&incoming.query, "key") else {
                 return Passage::nobody(93000);
             };
             for corp in world.corps.get().values() {
@@ -208,7 +208,7 @@ fn identify(world: &Arc<World>, incoming: &Incoming<'_>, fields: &Fields, now_ms
         }
         Auth::Token | Auth::ContactToken => {
             let Some(value) =
-                parameter(incoming.query, "access_token").filter(|value| !value.is_empty())
+                parameter(&incoming.query, "access_token").filter(|value| !value.is_empty())
             else {
                 return Passage::nobody(41001);
             };
@@ -235,7 +235,7 @@ fn identify(world: &Arc<World>, incoming: &Incoming<'_>, fields: &Fields, now_ms
 fn limit(
     world: &Arc<World>,
     mut passage: Passage,
-    incoming: &Incoming<'_>,
+    incoming: &Incoming,
     fields: &Fields,
     rules: &Config,
     now_ms: i64,
@@ -247,7 +247,7 @@ fn limit(
         return passage;
     };
     if spec.metered {
-        let debug = parameter(incoming.query, "debug").as_deref() == Some("1");
+        let debug = parameter(&incoming.query, "debug").as_deref() == Some("1");
         let corp_rate = match special.and_then(|special| special.rate.as_ref()) {
             _ if debug => &Rate::new(5, 0),
             Some(rate) => rate,

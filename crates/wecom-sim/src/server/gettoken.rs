@@ -90,6 +90,6 @@ fn count(passage: &Passage, app: Option<&Arc<App>>, now_ms: i64, ok: bool) {
     if let Some(corp) = &passage.corp {
         corp.gettoken(app.map(|app| &**app))
             .lock()
-            .count(now_ms, ok);
+            .count(now_ms, Some(ok));
     }
 }

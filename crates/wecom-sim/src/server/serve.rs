@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::oneshot;
 
 use crate::admin::CallRecord;
 use crate::api::{Api, Call, Fields, Reply};
@@ -19,11 +20,11 @@ use super::gettoken::{Refusal, gettoken};
 
 const JSON: &str = "application/json; charset=UTF-8";
 
-pub(crate) struct Incoming<'a> {
+pub(crate) struct Incoming {
     pub(crate) api: Api,
     pub(crate) ip: IpAddr,
     pub(crate) post: bool,
-    pub(crate) query: &'a str,
+    pub(crate) query: String,
     /// Nothing when it was too large.
     pub(crate) body: Option<Bytes>,
 }
@@ -53,64 +54,26 @@ struct Outcome {
     nth_in_block: Option<u64>,
 }
 
-pub(crate) async fn serve(world: &Arc<World>, incoming: Incoming<'_>) -> Result<Answer, Dropped> {
-    let rules = world.rules.get();
-    let now_ms = world.now_ms();
-    let seq = world.arrival();
-    let api = incoming.api;
-    let body = incoming.body.as_deref().unwrap_or_default();
-    let fields = if api.spec().post && incoming.post {
-        Fields::of_body(body)
+/// Answers one call.
+///
+/// A call that waits (latency, faults) runs in a task of its own: as at WeCom, a caller who hangs up does
+/// not undo it.
+pub(crate) async fn serve(world: &Arc<World>, incoming: Incoming) -> Result<Answer, Dropped> {
+    let visit = Visit::new(world, incoming);
+    let (fate, _passage) = if visit.may_wait() {
+        let (tell, told) = oneshot::channel();
+        let stop = world.stop.clone();
+        world.tasks.spawn(async move {
+            tokio::select! {
+                result = visit.finish(|| tell.is_closed()) => drop(tell.send(result)),
+                () = stop.cancelled() => {}
+            }
+        });
+        told.await.map_err(|_| Dropped)?
     } else {
-        Fields::of_query(incoming.query)
+        visit.finish(|| false).await
     };
-    let mut passage = gate::pass(world, &incoming, &fields, &rules, now_ms);
-    let facts = Facts {
-        api,
-        corp: passage.corp.as_deref().map(|corp| &*corp.id),
-        agent_id: passage.agent_id,
-        ip: incoming.ip,
-        fields: &fields,
-        seq,
-        seed: rules.seed,
-    };
-
-    let outcome = match passage.refused {
-        Some(code) => told(Reply::error(code), &facts, &fields),
-        None => run(world, &incoming, &passage, &fields, &facts, &rules, now_ms).await,
-    };
-
-    if let Some(nth) = outcome.nth_in_block {
-        passage.note_block(world, nth, &rules);
-    }
-    let record = CallRecord {
-        seq,
-        at_ms: now_ms,
-        api: api.name().to_owned(),
-        corp: passage.corp.as_deref().map(|corp| corp.id.to_string()),
-        agent_id: passage.agent_id,
-        ip: incoming.ip,
-        code: outcome.code,
-        status: if let Fate::Answer(answer) = &outcome.fate {
-            Some(answer.status)
-        } else {
-            None
-        },
-        effect: outcome.effect,
-        reply_lost: outcome.lost,
-        in_flight: passage.in_flight(),
-        while_blocked: passage.while_blocked,
-    };
-    if let Some(corp) = &passage.corp {
-        corp.stat(api).count(
-            record.code,
-            record.effect,
-            record.reply_lost,
-            record.while_blocked,
-        );
-    }
-    world.log.push(record, rules.log.calls);
-    match outcome.fate {
+    match fate {
         Fate::Answer(answer) => Ok(answer),
         Fate::Drop => Err(Dropped),
         // Recorded already. The caller's hanging up ends this future, and only then the call is no
@@ -119,83 +82,182 @@ pub(crate) async fn serve(world: &Arc<World>, incoming: Incoming<'_>) -> Result<
     }
 }
 
-async fn run(
-    world: &Arc<World>,
-    incoming: &Incoming<'_>,
-    passage: &Passage,
-    fields: &Fields,
-    facts: &Facts<'_>,
-    rules: &Config,
+/// One call on its way.
+struct Visit {
+    world: Arc<World>,
+    rules: Arc<Config>,
+    incoming: Incoming,
+    fields: Fields,
+    passage: Passage,
+    seq: u64,
     now_ms: i64,
-) -> Outcome {
-    if rules.latency.enabled {
-        tokio::time::sleep(latency(&rules.latency, rules.seed, facts.seq)).await;
-    }
-    if let Some(strike) = world.faults.strike(When::Before, facts, now_ms).await {
-        // A scripted refusal of gettoken is one, for its counters.
-        if let (Act::Errcode(_), Who::Secret { app }, Some(corp)) =
-            (&strike.act, &passage.who, &passage.corp)
-        {
-            corp.gettoken(app.as_deref()).lock().count(now_ms, false);
-        }
-        return struck(strike, Reply::error(-1), facts, fields, false);
-    }
-    // Time may have passed while the call was held.
-    let now_ms = world.now_ms();
-    let mut reply = match &passage.who {
-        Who::Secret { app } => match gettoken(
-            world,
-            incoming.ip,
-            passage,
-            app.as_ref(),
-            fields,
+}
+
+impl Visit {
+    fn new(world: &Arc<World>, incoming: Incoming) -> Self {
+        let rules = world.rules.get();
+        let now_ms = world.now_ms();
+        let seq = world.arrival();
+        let fields = if incoming.api.spec().post && incoming.post {
+            Fields::of_body(incoming.body.as_deref().unwrap_or_default())
+        } else {
+            Fields::of_query(&incoming.query)
+        };
+        let passage = gate::pass(world, &incoming, &fields, &rules, now_ms);
+        Self {
+            world: Arc::clone(world),
             rules,
+            incoming,
+            fields,
+            passage,
+            seq,
             now_ms,
-        ) {
+        }
+    }
+
+    fn may_wait(&self) -> bool {
+        self.passage.refused.is_none() && (self.rules.latency.enabled || self.world.faults.any())
+    }
+
+    /// Does it and records it. `gone` says whether the caller has hung up meanwhile.
+    async fn finish(mut self, gone: impl Fn() -> bool) -> (Fate, Passage) {
+        let facts = Facts {
+            api: self.incoming.api,
+            corp: self.passage.corp.as_deref().map(|corp| &*corp.id),
+            agent_id: self.passage.agent_id,
+            ip: self.incoming.ip,
+            fields: &self.fields,
+            seq: self.seq,
+            seed: self.rules.seed,
+        };
+        let mut outcome = match self.passage.refused {
+            Some(code) => told(Reply::error(code), &facts),
+            None => self.run(&facts).await,
+        };
+        outcome.lost |= gone();
+        if let Some(nth) = outcome.nth_in_block {
+            self.passage.note_block(&self.world, nth, &self.rules);
+        }
+        self.record(&outcome);
+        (outcome.fate, self.passage)
+    }
+
+    async fn run(&self, facts: &Facts<'_>) -> Outcome {
+        let (world, rules) = (&self.world, &*self.rules);
+        if rules.latency.enabled {
+            tokio::time::sleep(latency(&rules.latency, rules.seed, facts.seq)).await;
+        }
+        if let Some(strike) = world.faults.strike(When::Before, facts, self.now_ms).await {
+            if let (Who::Secret { app }, Some(corp)) = (&self.passage.who, &self.passage.corp) {
+                // A scripted refusal counts as one; a lost call only as a call.
+                let ok = if matches!(strike.act, Act::Errcode(_)) {
+                    Some(false)
+                } else {
+                    None
+                };
+                corp.gettoken(app.as_deref()).lock().count(self.now_ms, ok);
+            }
+            return struck(strike, Reply::error(-1), facts, false);
+        }
+        // Time may have passed while the call was held.
+        let now_ms = world.now_ms();
+        let mut reply = match self.act(facts, now_ms) {
             Ok(reply) => reply,
             Err(Refusal::Blocked { nth }) => {
                 return Outcome {
                     nth_in_block: Some(nth),
-                    ..told(Reply::error(45009), facts, fields)
+                    ..told(Reply::error(45009), facts)
                 };
             }
-        },
-        Who::Webhook { number, key } => match &passage.corp {
-            Some(corp) => crate::api::webhook(world, corp, *number, key, fields, rules, now_ms),
-            None => Reply::error(93000),
-        },
-        Who::App { token } => {
-            let call = Call {
-                world,
-                corp: &token.corp,
-                app: &token.app,
-                def: token.app.def.get(),
-                rules,
-                fields,
-                body: incoming.body.as_deref().unwrap_or_default(),
-                facts,
-                now_ms,
-            };
-            (facts.api.spec().handler)(&call)
+        };
+        match world.faults.strike(When::After, facts, now_ms).await {
+            None => told(reply, facts),
+            Some(Strike {
+                act: Act::Patch(patch),
+                ..
+            }) => {
+                reply.merge(&patch);
+                told(reply, facts)
+            }
+            Some(strike) => struck(strike, reply, facts, true),
         }
-        Who::Nobody => Reply::error(-1),
-    };
-    match world.faults.strike(When::After, facts, now_ms).await {
-        None => told(reply, facts, fields),
-        Some(Strike {
-            act: Act::Patch(patch),
-            ..
-        }) => {
-            reply.merge(&patch);
-            told(reply, facts, fields)
+    }
+
+    /// What the API itself does.
+    fn act(&self, facts: &Facts<'_>, now_ms: i64) -> Result<Reply, Refusal> {
+        let (world, rules, fields) = (&self.world, &*self.rules, &self.fields);
+        Ok(match &self.passage.who {
+            Who::Secret { app } => {
+                return gettoken(
+                    world,
+                    self.incoming.ip,
+                    &self.passage,
+                    app.as_ref(),
+                    fields,
+                    rules,
+                    now_ms,
+                );
+            }
+            Who::Webhook { number, key } => match &self.passage.corp {
+                Some(corp) => crate::api::webhook(world, corp, *number, key, fields, rules, now_ms),
+                None => Reply::error(93000),
+            },
+            Who::App { token } => {
+                let call = Call {
+                    world,
+                    corp: &token.corp,
+                    app: &token.app,
+                    def: token.app.def.get(),
+                    rules,
+                    fields,
+                    body: self.incoming.body.as_deref().unwrap_or_default(),
+                    facts,
+                    now_ms,
+                };
+                (facts.api.spec().handler)(&call)
+            }
+            Who::Nobody => Reply::error(-1),
+        })
+    }
+
+    fn record(&self, outcome: &Outcome) {
+        let (passage, api) = (&self.passage, self.incoming.api);
+        if let Some(corp) = &passage.corp {
+            corp.stat(api).count(
+                outcome.code,
+                outcome.effect,
+                outcome.lost,
+                passage.while_blocked,
+            );
         }
-        Some(strike) => struck(strike, reply, facts, fields, true),
+        let capacity = self.rules.log.calls;
+        if capacity == 0 {
+            return;
+        }
+        let record = CallRecord {
+            seq: self.seq,
+            at_ms: self.now_ms,
+            api: api.name().to_owned(),
+            corp: passage.corp.as_deref().map(|corp| corp.id.to_string()),
+            agent_id: passage.agent_id,
+            ip: self.incoming.ip,
+            code: outcome.code,
+            status: match &outcome.fate {
+                Fate::Answer(answer) => Some(answer.status),
+                Fate::Drop | Fate::Hang => None,
+            },
+            effect: outcome.effect,
+            reply_lost: outcome.lost,
+            in_flight: passage.in_flight(),
+            while_blocked: passage.while_blocked,
+        };
+        self.world.log.push(record, capacity);
     }
 }
 
 /// The caller learns the answer.
-fn told(reply: Reply, facts: &Facts<'_>, fields: &Fields) -> Outcome {
-    let (body, message) = reply.render(facts.api, facts.ip, facts.seq, fields.warned());
+fn told(reply: Reply, facts: &Facts<'_>) -> Outcome {
+    let (body, message) = reply.render(facts.api, facts.ip, facts.seq, facts.fields.warned());
     let error = (reply.code != 0).then_some((reply.code, message));
     Outcome {
         code: reply.code,
@@ -212,13 +274,7 @@ fn told(reply: Reply, facts: &Facts<'_>, fields: &Fields) -> Outcome {
 }
 
 /// A fault takes the place of the answer.
-fn struck(
-    strike: Strike,
-    reply: Reply,
-    facts: &Facts<'_>,
-    fields: &Fields,
-    after: bool,
-) -> Outcome {
+fn struck(strike: Strike, reply: Reply, facts: &Facts<'_>, after: bool) -> Outcome {
     let fate = match strike.act {
         Act::Drop => Fate::Drop,
         Act::Hang => Fate::Hang,
@@ -264,7 +320,7 @@ fn struck(
             };
         }
         Act::Errcode(code) => {
-            let told = told(Reply::error(code), facts, fields);
+            let told = told(Reply::error(code), facts);
             return Outcome {
                 effect: reply.effect,
                 lost: after,
@@ -273,7 +329,7 @@ fn struck(
             };
         }
         // These never come here: `Faults::strike` waits, `run` patches.
-        Act::Hold | Act::DelayMs(_) | Act::Patch(_) => return told(reply, facts, fields),
+        Act::Hold | Act::DelayMs(_) | Act::Patch(_) => return told(reply, facts),
     };
     Outcome {
         code: reply.code,

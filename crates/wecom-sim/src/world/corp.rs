@@ -258,7 +258,7 @@ impl Corp {
             counters.gettoken.insert(0, wrong);
         }
         self.customers.for_each(|_, customer| {
-            counters.customers += 1;
+            counters.customers += u64::from(customer.known());
             counters.relations += customer
                 .follows
                 .iter()
@@ -314,8 +314,11 @@ impl Corp {
             .map(|member| member.state())
             .collect();
         state.members.sort_by(|a, b| a.userid.cmp(&b.userid));
-        self.customers
-            .for_each(|id, customer| state.customers.push(customer.state(id)));
+        self.customers.for_each(|id, customer| {
+            if customer.known() {
+                state.customers.push(customer.state(id));
+            }
+        });
         state.customers.sort_by(|a, b| a.id.cmp(&b.id));
         self.pairs.for_each(|_, attempts| {
             state

@@ -113,6 +113,11 @@ impl Customer {
         Some(follow)
     }
 
+    /// Somebody met him; a script alone makes no customer.
+    pub(crate) fn known(&self) -> bool {
+        !self.name.is_empty()
+    }
+
     /// The transfer that is under way.
     pub(crate) fn running(&self) -> Option<&Arc<Attempt>> {
         self.transfer.as_ref().filter(|attempt| attempt.running())

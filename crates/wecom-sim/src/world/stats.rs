@@ -124,13 +124,16 @@ pub(crate) struct Gettoken {
 }
 
 impl Gettoken {
-    pub(crate) fn count(&mut self, now_ms: i64, ok: bool) {
+    /// One more; `None` when the answer was lost before it was decided.
+    pub(crate) fn count(&mut self, now_ms: i64, ok: Option<bool>) {
         self.counters.calls += 1;
-        if ok {
-            self.in_a_row = 0;
-        } else {
-            self.counters.failures += 1;
-            self.in_a_row += 1;
+        match ok {
+            Some(true) => self.in_a_row = 0,
+            Some(false) => {
+                self.counters.failures += 1;
+                self.in_a_row += 1;
+            }
+            None => {}
         }
         self.counters.failures_in_a_row_max =
             self.counters.failures_in_a_row_max.max(self.in_a_row);
