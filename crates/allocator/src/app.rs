@@ -16,6 +16,7 @@ use wecom::client;
 use crate::{
     clock::Clock,
     config::{self, Config},
+    people::Names,
     reception::routes::Routes,
     tokens::SharedTokens,
 };
@@ -60,6 +61,8 @@ pub struct CorpApp {
     pub client: client::Client,
     /// State → channel → pool, as Postgres has it; replaced whole by `people`.
     routes: RwLock<Arc<Routes>>,
+    /// How members are spelled.
+    pub names: Names,
     /// Rung when the log grew, when effects are due, when a transfer should be looked at.
     pub log_grew: Notify,
     pub effects_due: Notify,
@@ -138,6 +141,7 @@ impl App {
                 client,
                 settings: settings.clone(),
                 routes: RwLock::default(),
+                names: Names::default(),
                 log_grew: Notify::new(),
                 effects_due: Notify::new(),
                 transfers_due: Notify::new(),

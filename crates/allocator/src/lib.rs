@@ -12,6 +12,7 @@ pub mod guard;
 pub mod handover;
 pub mod outbox;
 pub mod payload;
+pub mod people;
 pub mod permit;
 pub mod reception;
 pub mod record;

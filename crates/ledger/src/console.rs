@@ -46,6 +46,25 @@ pub struct EndpointCount {
     pub last_received_ms: u64,
 }
 
+impl Ledger {
+    /// Changes whenever a pool, member or channel of the corp does.
+    pub async fn configuration_mark(&self, corp: &CorpId) -> Result<String, Error> {
+        let mut work = self.db.single().await?;
+        // Rows stay when what they describe is deleted, and versions only rise.
+        let query = work
+            .query(
+                "SELECT concat_ws(' ',
+                    (SELECT coalesce(sum(version), 0) FROM pools WHERE corp_id = $1),
+                    (SELECT coalesce(sum(version), 0) FROM members WHERE corp_id = $1),
+                    (SELECT coalesce(sum(version), 0) FROM channels WHERE corp_id = $1)) AS mark",
+            )
+            .bind(corp.as_str());
+        let mark = work.fetch_one(query).await?.value("mark")?;
+        work.end().await?;
+        Ok(mark)
+    }
+}
+
 impl Deliveries {
     /// By name; an endpoint without deliveries in that time is left out.
     pub async fn by_endpoint(

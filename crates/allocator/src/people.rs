@@ -1,0 +1,240 @@
+//! Pools, members and channels: Postgres says what they are; Redis and this process's caches are told.
+//!
+//! Every write is told at once ([`tell_pool`], [`tell_member`], [`refresh`]). A process that dies between the two, or
+//! a Redis that was away, is healed by the loop, which compares versions. Whoever tells reads Postgres anew before
+//! and after, so that of two writers at once the later one's word stands.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use allocation::{MemberId, PoolConfig, PoolId, SetMember, model::MemberView};
+use ledger::{Member, Pool, PoolVersion};
+use metrics::counter;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    app::{App, CorpApp},
+    backoff::{Backoff, sleep},
+    payload::Payload,
+    reception::routes::{Channel, Routes, Welcome},
+};
+
+/// Everything is compared at least this often, changed or not.
+const WHOLE_EVERY: u32 = 12;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("ledger")]
+    Ledger(#[from] ledger::Error),
+    #[error("roster")]
+    Roster(#[from] roster::Error),
+    #[error("pool {pool} cannot be told to Redis")]
+    Pool { pool: PoolId, source: allocation::Error },
+}
+
+/// How members are spelled; rules and tables know only the key form.
+#[derive(Debug, Default)]
+pub struct Names(RwLock<Arc<HashMap<MemberId, String>>>);
+
+impl Names {
+    /// The spelling, or the key form of a member that is not known (yet).
+    pub fn userid(&self, member: &MemberId) -> String {
+        let names = self.all();
+        names.get(member).map_or_else(|| member.to_string(), Clone::clone)
+    }
+
+    pub fn knows(&self, member: &MemberId) -> bool {
+        self.all().contains_key(member)
+    }
+
+    fn all(&self) -> Arc<HashMap<MemberId, String>> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, names: HashMap<MemberId, String>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
+    }
+
+    fn add(&self, member: &Member) {
+        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if names.get(&member.member) != Some(&member.userid) {
+            Arc::make_mut(&mut names).insert(member.member.clone(), member.userid.clone());
+        }
+    }
+}
+
+/// Compares until the program stops.
+pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    let mut backoff = Backoff::store();
+    let mut last = Last::default();
+    while !stop.is_cancelled() {
+        match turn(&app, &corp, &mut last).await {
+            Ok(()) => {
+                backoff.reset();
+                sleep(Duration::from_millis(app.config.roster.sync_every_ms), &stop).await;
+            }
+            Err(error) => {
+                last = Last::default();
+                if matches!(error, Error::Roster(roster::Error::NotReady)) {
+                    tracing::debug!(corp = %corp.id, "pools are compared when the corp is open");
+                } else {
+                    tracing::warn!(corp = %corp.id, error = %error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "pools and members were not compared");
+                }
+                backoff.wait(&stop).await;
+            }
+        }
+    }
+}
+
+/// What the last comparison saw.
+#[derive(Default)]
+struct Last {
+    mark: String,
+    generation: Option<u64>,
+    turns: u32,
+}
+
+async fn turn(app: &App, corp: &CorpApp, last: &mut Last) -> Result<(), Error> {
+    let mark = app.ledger.configuration_mark(&corp.id).await?;
+    let generation = corp.roster.status().await?.generation;
+    let unchanged = mark == last.mark && generation == last.generation && last.turns < WHOLE_EVERY;
+    if unchanged {
+        last.turns += 1;
+        return Ok(());
+    }
+    refresh(app, corp).await?;
+    if generation.is_none() {
+        return Err(roster::Error::NotReady.into());
+    }
+    sync(app, corp).await?;
+    *last = Last { mark, generation, turns: 0 };
+    Ok(())
+}
+
+/// Tells Redis what differs from Postgres; answers how many pools and members that were.
+pub async fn sync(app: &App, corp: &CorpApp) -> Result<usize, Error> {
+    let members = app.ledger.members().all(&corp.id).await?;
+    let ids: Vec<MemberId> = members.iter().map(|member| member.member.clone()).collect();
+    let views = corp.roster.members(&ids).await?;
+    let views: HashMap<&MemberId, &MemberView> = views.iter().map(|view| (&view.member, view)).collect();
+    let mut told = 0;
+    for member in &members {
+        if differs(member, views.get(&member.member).copied()) {
+            tell_member(app, corp, &member.member).await?;
+            told += 1;
+        }
+    }
+    let pools = app.ledger.pools().versions(&corp.id).await?;
+    let ids: Vec<PoolId> = pools.iter().map(|pool| pool.id.clone()).collect();
+    let there = corp.roster.pool_versions(&ids).await?;
+    for (pool, there) in pools.iter().zip(there) {
+        if pool_differs(pool, there) {
+            tell_pool(app, corp, &pool.id).await?;
+            told += 1;
+        }
+    }
+    if told > 0 {
+        counter!("paidan_people_told_total", "corp" => corp.id.to_string()).increment(told as u64);
+    }
+    Ok(told)
+}
+
+fn differs(member: &Member, view: Option<&MemberView>) -> bool {
+    let (cap, blocked) = view.map_or((None, None), |view| (view.cap, view.blocked.as_ref()));
+    member.cap != cap || member.blocked.as_ref() != blocked
+}
+
+fn pool_differs(pool: &PoolVersion, there: Option<roster::PoolVersion>) -> bool {
+    match there {
+        // One that was deleted before Redis ever heard of it is no difference.
+        None => !pool.deleted,
+        Some(there) => there.version < pool.version || there.removed != pool.deleted,
+    }
+}
+
+/// Tells Redis a member's cap and block.
+pub async fn tell_member(app: &App, corp: &CorpApp, member: &MemberId) -> Result<(), Error> {
+    let mut known = app.ledger.members().get(&corp.id, member).await?;
+    while let Some(now) = known {
+        corp.names.add(&now);
+        let change = SetMember { member: member.clone(), cap: now.cap, blocked: now.blocked.clone() };
+        corp.roster.set_member(change, &payload(), None).await?;
+        corp.log_grew.notify_one();
+        let after = app.ledger.members().get(&corp.id, member).await?;
+        known = after.filter(|after| after.version != now.version);
+    }
+    Ok(())
+}
+
+/// Tells Redis a pool, and before it the members whose caps and blocks Redis does not know.
+pub async fn tell_pool(app: &App, corp: &CorpApp, id: &PoolId) -> Result<(), Error> {
+    let mut told = None;
+    loop {
+        let versions = app.ledger.pools().versions(&corp.id).await?;
+        let Some(now) = versions.into_iter().find(|pool| pool.id == *id) else { return Ok(()) };
+        if told == Some(now.version) {
+            return Ok(());
+        }
+        if now.deleted {
+            corp.roster.remove_pool(id.clone(), now.version, &payload(), None).await?;
+            told = Some(now.version);
+        } else if let Some(pool) = app.ledger.pools().get(&corp.id, id).await? {
+            tell_members_of(app, corp, &pool).await?;
+            told = Some(pool.version);
+            let config = config(pool).map_err(|source| Error::Pool { pool: id.clone(), source })?;
+            corp.roster.set_pool(config, &payload(), None).await?;
+        }
+        corp.log_grew.notify_one();
+    }
+}
+
+fn config(pool: Pool) -> Result<PoolConfig, allocation::Error> {
+    let members = pool.members.into_iter().map(|member| (member.member, member.weight));
+    PoolConfig::new(pool.id, pool.version, pool.strategy, members)
+}
+
+async fn tell_members_of(app: &App, corp: &CorpApp, pool: &Pool) -> Result<(), Error> {
+    let ids: Vec<MemberId> = pool.members.iter().map(|member| member.member.clone()).collect();
+    let members = app.ledger.members().get_many(&corp.id, &ids).await?;
+    let views = corp.roster.members(&ids).await?;
+    for member in &members {
+        let view = views.iter().find(|view| view.member == member.member);
+        if differs(member, view) {
+            tell_member(app, corp, &member.member).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads channels and spellings anew. Needed once before anything is decided.
+pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
+    let members = app.ledger.members().all(&corp.id).await?;
+    corp.names.set(members.into_iter().map(|member| (member.member, member.userid)).collect());
+    let mut routes = Routes { default_pool: default_pool(corp), ..Routes::default() };
+    for channel in app.ledger.channels().all(&corp.id).await? {
+        for state in channel.states.into_iter().chain(channel.retired_states) {
+            routes.by_state.insert(state, channel.id.clone());
+        }
+        let welcome = channel.welcome.map(serde_json::from_value::<Welcome>);
+        let welcome = welcome.transpose().unwrap_or_else(|error| {
+            tracing::warn!(corp = %corp.id, channel = %channel.id, error = %error, "a welcome message cannot be read");
+            None
+        });
+        routes.channels.insert(channel.id, Channel { pool: channel.pool, welcome, card: channel.card });
+    }
+    corp.set_routes(routes);
+    Ok(())
+}
+
+/// The pool of customers whose State names no channel.
+pub fn default_pool(corp: &CorpApp) -> Option<PoolId> {
+    corp.settings.default_pool.as_ref().and_then(|pool| PoolId::new(pool.clone()).ok())
+}
+
+/// In the corp's log it says that configuration was told, not who changed it: that is in the audit.
+fn payload() -> String {
+    Payload { actor: Some("people".to_owned()), ..Payload::default() }.text()
+}
