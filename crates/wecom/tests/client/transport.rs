@@ -1,13 +1,15 @@
 //! No usable answer: may the call have had its effect?
 
+use std::time::Duration;
+
 use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use wecom::Error;
-use wecom::client::{Client, TransferCustomer};
+use wecom::client::{Client, Options, TransferCustomer};
 use wecom::error::{Class, Scope, TransportProblem};
 
 use crate::stub::{Answer, Stub};
-use crate::support::{client, client_of, impatient, options};
+use crate::support::{client, client_of, options};
 
 const API: &str = "externalcontact/transfer_customer";
 
@@ -96,7 +98,12 @@ async fn a_time_out_is_an_unknown_outcome() {
         .ensure_token()
         .await
         .unwrap();
-    let client = client_of(&stub.url, 1_000_002, store, impatient());
+    // Long enough for a busy machine to connect and send.
+    let patience = Options {
+        call_limit: Duration::from_secs(1),
+        ..options()
+    };
+    let client = client_of(&stub.url, 1_000_002, store, patience);
     let error = client.transfer_customer(&hundred()).await.unwrap_err();
     assert!(
         matches!(
