@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use redis::aio::ConnectionLike;
+use redis::cluster::ClusterConfig;
 use redis::cluster_async::ClusterConnection;
 use redis::{Cmd, Pipeline, RedisFuture, Value};
 
@@ -43,20 +44,17 @@ pub async fn connect_blocking(config: &Config) -> Result<Connection, Error> {
     open(config, config.response_timeout() + LONGEST_BLOCK).await
 }
 
-/// As [`connect`], but without looking whether anybody is there; the first call does. Not for clusters, whose
-/// shape must be asked first.
+/// As [`connect`], but without looking whether anybody is there; the first call does. Must be called inside a
+/// tokio runtime.
 pub fn connect_lazy(config: &Config) -> Result<Connection, Error> {
-    match config.mode {
-        Mode::Cluster => Err(Error::Config("a cluster cannot be connected lazily".into())),
-        Mode::Single | Mode::Sentinel => {
-            let source = config.source()?;
-            Ok(Connection::Single(Link::new(
-                source,
-                config.response_timeout(),
-                config.connect_timeout(),
-            )))
-        }
+    let response = config.response_timeout();
+    if config.mode == Mode::Cluster {
+        let client = config.cluster_client(response)?;
+        let connection = client.get_pending_async_connection_with_config(ClusterConfig::new());
+        return Ok(Connection::Cluster(connection));
     }
+    let link = Link::new(config.source()?, response, config.connect_timeout());
+    Ok(Connection::Single(link))
 }
 
 async fn open(config: &Config, response: Duration) -> Result<Connection, Error> {

@@ -20,6 +20,8 @@ struct State {
     mode: Mode,
     latency: Duration,
     target: SocketAddr,
+    /// Connections to an earlier target stay as they are.
+    keep: bool,
 }
 
 /// Stands between a client and a server. Runs in a thread of its own, so a test may block.
@@ -44,6 +46,7 @@ impl Proxy {
             mode: Mode::Pass,
             latency: Duration::ZERO,
             target,
+            keep: false,
         });
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         listener
@@ -96,7 +99,19 @@ impl Proxy {
 
     /// New connections go to another server; the existing ones are reset. As after a failover behind one address.
     pub fn retarget(&self, target: SocketAddr) {
-        self.state.send_modify(|state| state.target = target);
+        self.set_target(target, false);
+    }
+
+    /// New connections go to another server; the existing ones stay with the old one.
+    pub fn retarget_new(&self, target: SocketAddr) {
+        self.set_target(target, true);
+    }
+
+    fn set_target(&self, target: SocketAddr, keep: bool) {
+        self.state.send_modify(|state| {
+            state.target = target;
+            state.keep = keep;
+        });
     }
 
     /// Everything passes again, without latency.
@@ -153,7 +168,8 @@ async fn connection(client: TcpStream, mut watcher: watch::Receiver<State>) {
         loop {
             let now = *watcher.borrow_and_update();
             let lost = lossy && now.mode == Mode::Pass;
-            if now.mode == Mode::Cut || now.target != start.target || lost {
+            let moved = now.target != start.target && !now.keep;
+            if now.mode == Mode::Cut || moved || lost {
                 return;
             }
             lossy |= now.mode == Mode::DropReplies;

@@ -38,6 +38,9 @@ pub struct Options {
     pub port: Option<u16>,
     /// Become a replica of this port.
     pub replica_of: Option<u16>,
+    /// A sentinel of the primary with this name on this port. One sentinel is enough to fail over, after the
+    /// primary was silent for 300 ms.
+    pub sentinel_of: Option<(String, u16)>,
     /// More arguments of `redis-server`, e.g. `["--key-load-delay", "1000"]`.
     pub args: Vec<String>,
 }
@@ -267,6 +270,13 @@ fn next_port() -> u16 {
 /// None when the server ended by itself, which means that the port was taken.
 fn launch(port: u16, dir: &Path, options: &Options) -> Option<Child> {
     let mut command = Command::new("redis-server");
+    if let Some((name, primary)) = &options.sentinel_of {
+        command
+            .arg(sentinel_file(dir, name, *primary))
+            .arg("--sentinel");
+        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+        return answering(port, command);
+    }
     command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--enable-debug-command", "local"])
@@ -301,6 +311,26 @@ fn launch(port: u16, dir: &Path, options: &Options) -> Option<Child> {
         command.args(["--replicaof", &format!("127.0.0.1 {primary}")]);
     }
     command.args(&options.args);
+    answering(port, command)
+}
+
+/// A sentinel writes what it learns into its file; one that is there already is kept.
+fn sentinel_file(dir: &Path, name: &str, primary: u16) -> std::path::PathBuf {
+    let file = dir.join("sentinel.conf");
+    if !file.exists() {
+        let lines = format!(
+            "dir {dir}\nsentinel monitor {name} 127.0.0.1 {primary} 1\n\
+             sentinel down-after-milliseconds {name} 300\n\
+             sentinel failover-timeout {name} 2000\n",
+            dir = dir.display()
+        );
+        std::fs::write(&file, lines).expect("a writable folder");
+    }
+    file
+}
+
+/// Starts it and waits until it answers. None when it ended by itself.
+fn answering(port: u16, command: Command) -> Option<Child> {
     let mut child = keeper::spawn(command)
         .expect("setpriv and redis-server (Debian: apt-get install redis-server util-linux)");
     let deadline = Instant::now() + START_LIMIT;

@@ -18,7 +18,6 @@ pub(crate) struct Handed {
 struct Entry {
     text: String,
     only: Option<Group>,
-    id: EntryId,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +49,7 @@ pub(crate) struct Model {
     pub(crate) dirty_delay_ms: u64,
     stream: BTreeMap<usize, Entry>,
     stored: usize,
+    ids: BTreeMap<usize, EntryId>,
     seen: BTreeSet<String>,
     readers: [Readers; 2],
     pub(crate) dead: Vec<Letter>,
@@ -69,6 +69,7 @@ impl Model {
             dirty_delay_ms: config.dirty_delay_ms,
             stream: BTreeMap::new(),
             stored: 0,
+            ids: BTreeMap::new(),
             seen: BTreeSet::new(),
             readers: Default::default(),
             dead: Vec::new(),
@@ -98,16 +99,13 @@ impl Model {
         let entry = Entry {
             text: text.to_owned(),
             only,
-            id: EntryId::MIN,
         };
         self.stream.insert(self.stored, entry);
         self.stored += 1;
     }
 
     pub(crate) fn tell_id(&mut self, order: usize, id: EntryId) {
-        if let Some(entry) = self.stream.get_mut(&order) {
-            entry.id = id;
-        }
+        self.ids.insert(order, id);
     }
 
     pub(crate) fn next(
@@ -157,10 +155,7 @@ impl Model {
             .iter()
             .filter(|(_, (not_before, _))| *not_before <= now_ms)
             .map(|(order, (not_before, tries))| {
-                let id = self
-                    .stream
-                    .get(order)
-                    .map_or(EntryId::MIN, |entry| entry.id);
+                let id = self.ids[order];
                 (*not_before, *tries, id.to_string(), *order)
             })
             .collect();
