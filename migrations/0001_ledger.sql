@@ -117,8 +117,8 @@ CREATE TABLE allocations (
     subject      text        NOT NULL,
     -- Null while it waits.
     member       text,
-    -- Who had the customer at WeCom when it was assigned, if that was somebody else.
-    giver        text,
+    -- Who had the customer at WeCom when it was assigned: the giver, if that is not the member himself.
+    holder       text,
     channel_id   text,
     source       text        NOT NULL,
     delivery     text,

@@ -19,6 +19,8 @@ pub(super) struct Folded<'b> {
     pub(super) outcomes: Vec<(&'b DeliveryOutcome, u64)>,
     pub(super) effects: Vec<Effect<'b>>,
     pub(super) transfers: Vec<Transfer<'b>>,
+    /// Time of the last entry.
+    pub(super) last_ms: u64,
     places: Places,
 }
 
@@ -45,6 +47,8 @@ pub(super) struct Patch<'b> {
     pub(super) member: Option<&'b MemberId>,
     pub(super) holder: Option<&'b MemberId>,
     pub(super) epoch: Option<u64>,
+    /// What belongs to earlier epochs is taken back.
+    pub(super) superseded: Option<u64>,
     pub(super) assigned_ms: Option<u64>,
     /// When somebody kept the customer: an assignment, if there was none.
     pub(super) kept_ms: Option<u64>,
@@ -73,6 +77,7 @@ impl<'b> Folded<'b> {
     pub(super) fn of(entries: &'b [Entry]) -> Folded<'b> {
         let mut folded = Folded::default();
         for entry in entries {
+            folded.last_ms = entry.at_ms;
             for change in &entry.changes {
                 folded.add(entry, change);
             }
@@ -117,13 +122,14 @@ impl<'b> Folded<'b> {
                     patch.holder = giver.as_ref().or(patch.holder);
                     patch.assigned_ms = Some(at_ms);
                     if epoch.is_some() {
+                        patch.epoch = patch.epoch.max(*epoch);
                         // There is something new to carry out.
                         patch.settled = None;
                         patch.unsettled = true;
                     }
                 }
                 if let Some(epoch) = epoch {
-                    patch.epoch = patch.epoch.max(Some(*epoch));
+                    patch.superseded = patch.superseded.max(Some(*epoch));
                     self.cancel(*allocation, Some(*epoch));
                 }
             }
@@ -191,7 +197,10 @@ impl<'b> Folded<'b> {
             Some(&place) => &mut self.new[place].patch,
             None => self.patches.entry(id).or_default(),
         };
-        patch.seq = seq;
+        // A closed one does not change any more.
+        if patch.closed.is_none() {
+            patch.seq = seq;
+        }
         patch
     }
 

@@ -52,7 +52,7 @@ pub(super) async fn changes(
 ) -> Result<(), Error> {
     customers(work, corp, &folded).await?;
     patches(work, &folded.patches).await?;
-    cancel(work, &folded.patches).await?;
+    cancel(work, &folded).await?;
     let new: Vec<&NewRow<'_>> = folded.new.iter().collect();
     for chunk in new.chunks(CHUNK) {
         written
@@ -154,24 +154,23 @@ async fn patches(
 }
 
 /// What earlier batches asked for and nobody has sent yet.
-async fn cancel(work: &mut Work, patches: &BTreeMap<AllocationId, Patch<'_>>) -> Result<(), Error> {
-    let over: Vec<_> = patches
+async fn cancel(work: &mut Work, folded: &Folded<'_>) -> Result<(), Error> {
+    let new = folded
+        .new
         .iter()
-        .filter(|(_, patch)| patch.closed.is_some() || patch.epoch.is_some())
+        .map(|row| (row.decided.allocation, &row.patch));
+    let patched = folded.patches.iter().map(|(id, patch)| (*id, patch));
+    let over: Vec<_> = new
+        .chain(patched)
+        .filter(|(_, patch)| patch.closed.is_some() || patch.superseded.is_some())
         .collect();
+    let now = at(folded.last_ms);
     for chunk in over.chunks(CHUNK) {
-        let times = chunk.iter().map(|(_, patch)| {
-            patch
-                .closed
-                .or(patch.settled)
-                .map_or(patch.assigned_ms, |(_, ms)| Some(ms))
-        });
-        let now = at_option(times.max().flatten()).unwrap_or(OffsetDateTime::UNIX_EPOCH);
         let ids = column(chunk, |(id, _)| id.0);
         // No epoch: everything of the allocation.
         let epochs = column(chunk, |(_, patch)| match patch.closed {
             Some(_) => None,
-            None => patch.epoch.map(signed),
+            None => patch.superseded.map(signed),
         });
         let query = work.query(outbox::CANCEL).bind(now).bind(&ids).bind(epochs);
         work.execute(query).await?;

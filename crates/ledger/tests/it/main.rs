@@ -5,5 +5,7 @@
     reason = "a test ends at the first surprise, helpers too"
 )]
 
+mod batches;
+mod log_write;
 mod migrations;
 mod setup;
