@@ -66,11 +66,9 @@ async fn replica_follows() {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         connection.set("a", 2).await.unwrap();
-        let wait = redis::cmd("WAIT")
-            .arg(1)
-            .arg(1000)
-            .query_async(&mut connection);
-        if wait.await == Ok(1) {
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(1).arg(1000);
+        if wait.query_async(&mut connection).await == Ok(1) {
             break;
         }
         assert!(Instant::now() < deadline);
