@@ -43,6 +43,15 @@ pub struct Config {
     pub audit: Audit,
     #[serde(default)]
     pub corps: BTreeMap<String, Corp>,
+    #[serde(skip)]
+    shown: String,
+}
+
+/// As it was read, without secrets: they are references, and a password inside a URL is left out.
+impl std::fmt::Display for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.shown)
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -248,11 +257,12 @@ impl Config {
                 vars.map(|(name, value)| (name.clone(), value.clone()))
                     .collect(),
             ));
-        let config: Self = builder
-            .add_source(source)
-            .build()
-            .and_then(config::Config::try_deserialize)
-            .map_err(|error| Error::Invalid(error.to_string()))?;
+        let invalid = |error: config::ConfigError| Error::Invalid(error.to_string());
+        let merged = builder.add_source(source).build().map_err(invalid)?;
+        let mut config: Self = merged.clone().try_deserialize().map_err(invalid)?;
+        let mut table: toml::Table = merged.try_deserialize().map_err(invalid)?;
+        table.iter_mut().for_each(|(_, value)| without_passwords(value));
+        config.shown = toml::to_string(&table).map_err(|error| Error::Invalid(error.to_string()))?;
         config.check()?;
         Ok(config)
     }
@@ -274,5 +284,21 @@ impl Config {
             );
         }
         Ok(())
+    }
+}
+
+/// `scheme://user:password@host` loses what stands before the host.
+fn without_passwords(value: &mut toml::Value) {
+    match value {
+        toml::Value::Table(table) => table.iter_mut().for_each(|(_, value)| without_passwords(value)),
+        toml::Value::Array(items) => items.iter_mut().for_each(without_passwords),
+        toml::Value::String(text) => {
+            if let (Some(scheme), Some(at)) = (text.find("://"), text.rfind('@'))
+                && scheme < at
+            {
+                *text = format!("{}://[redacted]{}", &text[..scheme], &text[at..]);
+            }
+        }
+        _ => {}
     }
 }

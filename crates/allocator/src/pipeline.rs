@@ -11,6 +11,7 @@
 //! | [`audit`](crate::audit) | every member's customers, slowly → what events never said | within what the budget leaves |
 //! | [`reception::tasks`](crate::reception::tasks) | waiting customers → free members; loads whose window passed → closed | heals lost wake-ups |
 //! | [`people`](crate::people) | pools, members, channels → roster | versions compared; truth is Postgres |
+//! | [`housekeeping`](crate::housekeeping) | what is done with → away | only what both groups acknowledged |
 //! | [`guard`](crate::guard) | whole or closed | generation and sequence number |
 //!
 //! All loops end when the token is cancelled, after the piece of work they hold.
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::{App, CorpApp},
-    audit, decide, guard, handover, outbox, people, reception, record, reread, writer,
+    audit, decide, guard, handover, housekeeping, outbox, people, reception, record, reread, writer,
 };
 
 /// Longest that stopping may take; what is not finished then is claimed by another process.
@@ -42,6 +43,7 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
         keep(&mut loops, "audit", app, corp, stop, audit::run);
         keep(&mut loops, "waiting", app, corp, stop, reception::tasks::run);
         keep(&mut loops, "people", app, corp, stop, people::run);
+        keep(&mut loops, "housekeeping", app, corp, stop, housekeeping::run);
     }
     loops
 }

@@ -9,10 +9,13 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
+/// When to try again after a store was away, seconds.
+const RETRY_S: u32 = 2;
+
 /// One wrong field of a request.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct FieldError {
-    /// JSON pointer of the field, for example `/members/0/weight`.
+    /// JSON pointer of the field, for example `/members/0/weight`; `query:<name>` of a query parameter.
     pub pointer: String,
     /// Stable code, for example `out_of_range`.
     pub code: &'static str,
@@ -64,7 +67,7 @@ impl Problem {
             status: status.as_u16(),
             detail: detail.into(),
             code,
-            request_id: None,
+            request_id: super::layers::request_id(),
             errors: Vec::new(),
             wecom: None,
             current: None,
@@ -101,6 +104,15 @@ impl Problem {
         Self::fields(vec![FieldError { pointer: pointer.into(), code, message: message.into() }])
     }
 
+    /// A query parameter that is wrong.
+    pub fn parameter(name: &str, code: &'static str, message: impl Into<String>) -> Self {
+        Self::field(format!("query:{name}"), code, message)
+    }
+
+    pub fn cursor() -> Self {
+        Self::parameter("cursor", "invalid_cursor", "not a cursor of this list; begin without one")
+    }
+
     pub fn fields(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
             [one] => format!("{}: {}", one.pointer, one.message),
@@ -124,6 +136,12 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something failed on our side; the log names it by request_id.")
     }
 
+    fn store(name: &str, cause: &dyn std::error::Error) -> Self {
+        tracing::warn!(error = %chain(cause), "a store is away");
+        let detail = format!("{name} cannot be asked now. Try again.");
+        Self::unavailable("store_unavailable", detail, RETRY_S)
+    }
+
     #[must_use]
     pub fn with_current(mut self, current: serde_json::Value) -> Self {
         self.current = Some(current);
@@ -134,6 +152,47 @@ impl Problem {
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_s = Some(seconds);
         self
+    }
+}
+
+/// A store that is away is not the caller's fault, nor ours: he may try again.
+impl From<ledger::Error> for Problem {
+    fn from(error: ledger::Error) -> Self {
+        match error {
+            ledger::Error::Cursor => Self::cursor(),
+            passing if passing.is_passing() => Self::store("Postgres", &passing),
+            other => Self::internal(&other),
+        }
+    }
+}
+
+impl From<roster::Error> for Problem {
+    fn from(error: roster::Error) -> Self {
+        match error {
+            roster::Error::NotReady | roster::Error::Stale => Self::unavailable(
+                "not_ready",
+                "The corp's working state is being rebuilt. Nothing is lost; try again.",
+                RETRY_S,
+            ),
+            roster::Error::Redis(_) => Self::store("Redis", &error),
+            other => Self::internal(&other),
+        }
+    }
+}
+
+impl From<inbox::Error> for Problem {
+    fn from(error: inbox::Error) -> Self {
+        if error.is_passing() { Self::store("Redis", &error) } else { Self::internal(&error) }
+    }
+}
+
+impl From<quota::Error> for Problem {
+    fn from(error: quota::Error) -> Self {
+        match error {
+            quota::Error::Closed => roster::Error::NotReady.into(),
+            quota::Error::Redis(_) => Self::store("Redis", &error),
+            other => Self::internal(&other),
+        }
     }
 }
 

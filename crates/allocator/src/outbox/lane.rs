@@ -47,6 +47,14 @@ pub(super) async fn run(app: &Arc<App>, corp: &Arc<CorpApp>, stop: &Cancellation
     let mut backoff = Backoff::store();
     let mut working = JoinSet::new();
     while !stop.is_cancelled() {
+        // A token is had before rows are: renewing one can take longer than a lease.
+        if let Err(error) = corp.client.ensure_token().await {
+            tracing::warn!(corp = %corp.id, error = %error, "no access token; effects wait");
+            metrics::counter!("paidan_app_stopped_total", "corp" => corp.id.to_string(), "errcode" => error.errcode().unwrap_or_default().to_string())
+                .increment(1);
+            backoff.wait(stop).await;
+            continue;
+        }
         let claim = Claim {
             corps: vec![corp.id.clone()],
             except: Vec::new(),

@@ -1,0 +1,76 @@
+//! The REST API that the marketing console calls, and the admin listener. Every route is described where it is written;
+//! `/openapi.json` and `/docs` come from that. What a handler may do it says by its first argument: `Viewer`,
+//! `Operator`, `Admin` or `Anyone`.
+
+mod access;
+mod admin;
+mod allocations;
+mod audit;
+mod channels;
+mod customers;
+mod dead_letters;
+mod deliveries;
+mod docs;
+mod endpoints;
+mod etag;
+mod extract;
+mod idempotent;
+mod layers;
+mod members;
+mod moves;
+mod operations;
+mod page;
+mod pools;
+mod presence;
+pub mod problem;
+mod quotas;
+mod validate;
+mod welcome;
+mod when;
+pub mod work;
+
+use std::sync::Arc;
+
+use axum::{Router, middleware};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::App;
+
+pub use admin::admin_router;
+pub use docs::openapi;
+
+/// What the routes share.
+#[derive(Clone)]
+pub(crate) struct Api {
+    pub(crate) app: Arc<App>,
+    keys: access::Keys,
+}
+
+/// All of it: the routes, their description and the page that shows it.
+pub fn router(app: Arc<App>) -> Router {
+    let api = Api { app, keys: access::Keys::default() };
+    let (routes, description) = described(&api).split_for_parts();
+    let routes = routes.with_state(api.clone()).merge(docs::routes(description));
+    layers::around(routes, &api)
+}
+
+fn described(api: &Api) -> OpenApiRouter<Api> {
+    // Creating an allocation is safe to repeat without Postgres: the key is the request id that Redis remembers.
+    let repeatable = OpenApiRouter::new()
+        .merge(allocations::routes())
+        .merge(audit::routes())
+        .merge(channels::routes())
+        .merge(customers::routes())
+        .merge(dead_letters::routes())
+        .merge(deliveries::routes())
+        .merge(endpoints::routes())
+        .merge(members::routes())
+        .merge(moves::routes())
+        .merge(operations::routes())
+        .merge(pools::routes())
+        .merge(presence::routes())
+        .merge(quotas::routes())
+        .route_layer(middleware::from_fn_with_state(api.clone(), idempotent::answer_again));
+    let corp = repeatable.merge(allocations::deciding());
+    OpenApiRouter::with_openapi(docs::head()).nest("/api/v1/corps/{corp_id}", corp)
+}
