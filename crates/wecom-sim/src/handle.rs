@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::admin::{
     CallFilter, CallRecord, CheckQuery, CheckReport, ClockReply, ClockRequest, Counters,
     CustomerScript, CustomerState, DeleteRequest, EditRequest, MessageRecord, ScanReply,
-    ScanRequest, SendRequest, StateDump, TagRequest, Verified, router,
+    ScanRequest, SendRequest, StateDump, TagRequest, TransferEnd, Verified, router,
 };
 use crate::config::{ClockMode, Config, CorpConfig, Fault, MemberConfig};
 use crate::fault::ArmedFault;
@@ -151,6 +151,16 @@ impl SimHandle {
         script: Option<CustomerScript>,
     ) -> Result<(), Error> {
         self.world.script(corp, customer, script)
+    }
+
+    /// Ends the running transfer of a customer now.
+    pub fn end_transfer(
+        &self,
+        corp: Option<&str>,
+        customer: &str,
+        end: TransferEnd,
+    ) -> Result<(), Error> {
+        self.world.end_transfer(corp, customer, end)
     }
 
     /// One customer.

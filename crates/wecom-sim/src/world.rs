@@ -27,7 +27,7 @@ pub(crate) use customer::{Customer, Follow};
 pub(crate) use member::Member;
 pub(crate) use stats::Caller;
 pub(crate) use tags::{Tag as CorpTag, TagBook, TagGroup as CorpTagGroup};
-pub(crate) use transfer::{Start, start};
+pub(crate) use transfer::{Start, end_now, start};
 pub(crate) use way::Way;
 
 use crate::Error;

@@ -40,7 +40,17 @@ impl World {
             ),
         ];
         if let Some(most) = query.transfers_per_customer {
-            invariants.push(transfers_per_customer(&counters, most));
+            let mut invariant = transfers_per_customer(&counters, most);
+            let corps = self.corps.get();
+            let offenders: Vec<String> = corps
+                .values()
+                .flat_map(|corp| corp.moved_more_than(most, 5))
+                .collect();
+            if !offenders.is_empty() {
+                invariant.detail =
+                    format!("{}; for example {}", invariant.detail, offenders.join(", "));
+            }
+            invariants.push(invariant);
         }
         CheckReport {
             holds: invariants.iter().all(|invariant| invariant.holds),

@@ -8,11 +8,11 @@ use crate::Error;
 use crate::callback::{self, Outbound};
 use crate::clock::advance_to;
 use crate::config::{Config, CorpConfig, MemberConfig};
-use crate::world::{Customer, Member, World};
+use crate::world::{Customer, Member, World, end_now};
 
 use super::{
     ClockReply, ClockRequest, CustomerScript, CustomerState, SendRequest, StateDump, TagChange,
-    TagRequest, Verified,
+    TagRequest, TransferEnd, Verified,
 };
 
 impl World {
@@ -161,6 +161,20 @@ impl World {
             .or_insert_with(Customer::default)
             .script = script;
         Ok(())
+    }
+
+    pub(crate) fn end_transfer(
+        self: &Arc<Self>,
+        corp: Option<&str>,
+        customer: &str,
+        end: TransferEnd,
+    ) -> Result<(), Error> {
+        let corp = self.corp(corp)?;
+        if end_now(self, &corp, customer, end) {
+            Ok(())
+        } else {
+            Err(Error::unknown("running transfer of customer", customer))
+        }
     }
 
     pub(crate) fn customer(

@@ -38,6 +38,7 @@ POST   /sim/tags                         an administrator changes corp tags
 GET    /sim/customers/{id}               one customer
 PUT    /sim/customers/{id}/script        {\"transfer\": \"refuse\" | \"cap\" | \"early\" | \"passive\", \"after_ms\": …}
 DELETE /sim/customers/{id}/script        back to chance
+POST   /sim/customers/{id}/transfer      {\"transfer\": \"refuse\"}: his running transfer ends now
 POST   /sim/tokens/invalidate            kills tokens early: {\"corp\": …, \"agent_id\": …}, both optional
 GET    /sim/faults                       faults in force, with their hits
 POST   /sim/faults                       {\"api\": …, \"act\": {\"errcode\": 45009}, \"for_ms\": 60000, …}
@@ -76,6 +77,7 @@ pub(crate) fn router(world: Arc<World>) -> Router {
         .route("/sim/tags", post(tags))
         .route("/sim/customers/{id}", get(customer))
         .route("/sim/customers/{id}/script", put(script).delete(unscript))
+        .route("/sim/customers/{id}/transfer", post(end_transfer))
         .route("/sim/tokens/invalidate", post(invalidate))
         .route(
             "/sim/faults",
@@ -215,6 +217,22 @@ async fn script(
 
 async fn unscript(State(world): Sim, Path(id): Path<String>, Query(about): Query<About>) -> Answer {
     world.script(about.corp.as_deref(), &id, None)?;
+    json(json!({}))
+}
+
+async fn end_transfer(
+    State(world): Sim,
+    Path(id): Path<String>,
+    Query(about): Query<About>,
+    body: axum::body::Bytes,
+) -> Answer {
+    let script: CustomerScript = read(&body)?;
+    if script.after_ms.is_some() {
+        return Err(Error::Request(
+            "after_ms has no place here: the transfer ends now".to_owned(),
+        ));
+    }
+    world.end_transfer(about.corp.as_deref(), &id, script.transfer)?;
     json(json!({}))
 }
 

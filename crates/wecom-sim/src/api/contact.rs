@@ -112,6 +112,16 @@ pub(crate) fn get_by_user(call: &Call<'_>) -> Reply {
             }
             members.push(member);
         }
+        let (members, unlicensed): (Vec<_>, Vec<_>) = members
+            .into_iter()
+            .partition(|member| member.def.get().licensed);
+        if members.is_empty() {
+            return Err(701_008);
+        }
+        let unlicensed: Vec<Value> = unlicensed
+            .iter()
+            .map(|member| Value::from(&*member.userid))
+            .collect();
         let [first, after, _] = call.position()?;
         let mut index = usize::try_from(first).map_err(|_| 50100)?;
         let mut rank = after;
@@ -139,7 +149,7 @@ pub(crate) fn get_by_user(call: &Call<'_>) -> Reply {
         Ok(Reply::ok()
             .with("external_contact_list", rows)
             .with("next_cursor", next)
-            .with("fail_info", json!({"unlicensed_userid_list": []})))
+            .with("fail_info", json!({"unlicensed_userid_list": unlicensed})))
     })())
 }
 

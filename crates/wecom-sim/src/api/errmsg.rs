@@ -66,6 +66,8 @@ pub(crate) fn errmsg(code: i32) -> &'static str {
         84074 => "no permission of external contact",
         84083 => "the member is not a service member",
         93000 => "invalid webhook url",
+        50003 => "app is disabled",
+        701008 => "no interop licence",
         301002 => "agentid does not match access_token",
         _ => "error",
     }

@@ -215,6 +215,9 @@ pub struct MemberConfig {
     pub customer_contact: bool,
     /// 40143 as a taker.
     pub banned: bool,
+    /// Has an interop licence; without it his customers are left out of batches, and if nobody has one the
+    /// call answers 701008.
+    pub licensed: bool,
     /// Days since the last login; above 365 means 40205.
     pub last_login_days: u32,
     /// Most customers; beyond it 40099 or a transfer that ends with status 4. 0 = no limit.
@@ -246,6 +249,7 @@ impl Default for MemberConfig {
             verified: true,
             customer_contact: true,
             banned: false,
+            licensed: true,
             last_login_days: 0,
             customer_limit: 5_000,
             console_welcome: false,

@@ -305,6 +305,17 @@ impl Corp {
         counters
     }
 
+    /// Some customers with more accepted starts than this, for a message.
+    pub(crate) fn moved_more_than(&self, most: u32, show: usize) -> Vec<String> {
+        let mut found = Vec::new();
+        self.customers.for_each(|id, customer| {
+            if customer.transfers_accepted > most && found.len() < show {
+                found.push(format!("{id} ({})", customer.transfers_accepted));
+            }
+        });
+        found
+    }
+
     pub(crate) fn state(&self) -> CorpState {
         let mut state = CorpState::default();
         state.members = self

@@ -38,7 +38,7 @@ pub(crate) struct Attempt {
     regular_end_ms: i64,
     /// From when transfer_result shows it.
     visible_ms: i64,
-    end: TransferEnd,
+    end: Lock<TransferEnd>,
     /// Status as in transfer_result, and when it became so.
     status: Lock<(u8, i64)>,
 }
@@ -249,10 +249,27 @@ fn accept(
         started_ms: now_ms,
         regular_end_ms: now_ms.saturating_add(rules.complete_after_ms),
         visible_ms: now_ms.saturating_add(random.up_to_ms(rules.visible_after_ms)),
-        end,
+        end: Lock::new(end),
         // While it waits the time is when it will end.
         status: Lock::new((WAITING, now_ms.saturating_add(after_ms))),
     }
+}
+
+/// Ends the running transfer of a customer now. False when there is none.
+pub(crate) fn end_now(
+    world: &Arc<World>,
+    corp: &Arc<Corp>,
+    customer_id: &str,
+    end: TransferEnd,
+) -> bool {
+    let part = corp.customers.part(customer_id);
+    let Some(attempt) = part.get(customer_id).and_then(Customer::running).cloned() else {
+        return false;
+    };
+    drop(part);
+    *attempt.end.lock() = end;
+    finish(world, corp, &attempt);
+    true
 }
 
 /// The end of a transfer, and the only events an API call leads to.
@@ -269,7 +286,8 @@ fn finish(world: &Arc<World>, corp: &Arc<Corp>, attempt: &Attempt) {
     let already_friend = customer.follow(&attempt.takeover.key).is_some();
     // A 2021 report: whoever lost the giver before the end shows up as refused.
     let giver_gone = customer.follow(&attempt.handover.key).is_none();
-    let status = match attempt.end {
+    let end = *attempt.end.lock();
+    let status = match end {
         TransferEnd::Refuse => REFUSED,
         TransferEnd::Cap => CAPPED,
         _ if giver_gone => REFUSED,

@@ -85,3 +85,50 @@ fn printed_configuration_can_be_read_back() {
         wecom_sim::Config::default()
     );
 }
+
+/// The example of the README works as it stands.
+#[test]
+fn example_configuration_is_valid() {
+    let config = wecom_sim::Config::parse(include_str!("../../example.toml")).unwrap();
+    assert_eq!(config.corps[0].all_members().len(), 102);
+}
+
+/// Every admin route and every API is in the README.
+#[tokio::test]
+async fn readme_names_every_route() {
+    let readme = include_str!("../../README.md");
+    let client = crate::harness::Client::start(wecom_sim::Config::default()).await;
+    let help = client
+        .http
+        .get(client.url("/sim"))
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    for route in help
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1))
+    {
+        let path = route.split('?').next().unwrap();
+        assert!(readme.contains(path), "{path}");
+    }
+    let apis: Vec<String> = client
+        .http
+        .get(client.url("/sim/apis"))
+        .send()
+        .await
+        .unwrap()
+        .json()
+        .await
+        .unwrap();
+    for api in apis {
+        let short = api.trim_start_matches("externalcontact/");
+        let stem = short.split_once('_').map_or(short, |(_, rest)| rest);
+        assert!(
+            readme.contains(short) || readme.contains(&format!("_{stem}")),
+            "{api}"
+        );
+    }
+}

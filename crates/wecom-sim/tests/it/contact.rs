@@ -200,6 +200,27 @@ async fn limits_of_batch() {
     );
 }
 
+/// Members without an interop licence are listed; if all lack it the call fails.
+#[tokio::test]
+async fn members_without_licence() {
+    let client = Client::start(config()).await;
+    for member in ["mA", "mB"] {
+        client.befriend(member, "wm1");
+    }
+    client
+        .sim
+        .patch_member(None, "mA", &json!({"licensed": false}))
+        .unwrap();
+    let api = "externalcontact/batch/get_by_user";
+    let answer = client.post(api, json!({"userid_list": ["mA", "mB"]})).await;
+    assert_eq!(answer["external_contact_list"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["fail_info"]["unlicensed_userid_list"], json!(["mA"]));
+    assert_eq!(
+        code(&client.post(api, json!({"userid_list": ["mA"]})).await),
+        701_008
+    );
+}
+
 /// More than 500 followers come in pages.
 #[tokio::test]
 async fn many_followers_come_in_pages() {
