@@ -36,6 +36,8 @@ pub struct Options {
     pub sim: String,
     /// Text of the welcome message of channel `poster`.
     pub welcome: Option<&'static str>,
+    /// A Redis (AOF `always`) and a Postgres of its own, which may be stopped and wiped.
+    pub own_stores: bool,
 }
 
 impl Default for Options {
@@ -48,6 +50,7 @@ impl Default for Options {
             allocator: String::new(),
             sim: String::new(),
             welcome: None,
+            own_stores: false,
         }
     }
 }
@@ -69,19 +72,38 @@ pub struct World {
     env: HashMap<String, String>,
     gateways: Vec<Running>,
     allocators: Vec<Running>,
-    _database: Database,
+    pub redis: Option<test_redis::Server>,
+    pub postgres: Option<test_postgres::Server>,
+    _database: Option<Database>,
+}
+
+/// Processes and stores have nothing to show; the corp says which world it is.
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("corp", &self.corp).finish_non_exhaustive()
+    }
 }
 
 impl World {
     /// Starts everything and waits until the corp is open, the pool is known and its members are online.
     pub async fn start(options: Options) -> Self {
         let corp = CorpId::new(test_redis::corp()).expect("a corp id");
-        let database = Database::migrated(ledger::MIGRATIONS.iter().map(|one| one.sql).collect::<Vec<_>>(), |url| async move {
-            let ledger = ledger::Ledger::connect(ledger::Config::new(url)).await.expect("the template answers");
-            ledger.migrate().await.expect("migrations apply");
-            ledger.close().await;
-        })
-        .await;
+        let (redis, postgres, database) = if options.own_stores {
+            let durable = test_redis::Options {
+                appendonly: test_redis::AppendOnly::Always,
+                ..test_redis::Options::default()
+            };
+            let postgres = test_postgres::Server::start(test_postgres::Options::default()).await;
+            (Some(test_redis::Server::start(durable)), Some(postgres), None)
+        } else {
+            (None, None, Some(migrated().await))
+        };
+        let redis_url = redis.as_ref().map_or_else(|| test_redis::shared().url(), test_redis::Server::url);
+        let postgres_url = match (&postgres, &database) {
+            (Some(postgres), _) => postgres.url(),
+            (None, Some(database)) => database.url(),
+            (None, None) => unreachable!("one of them was started"),
+        };
         let callback_listeners: Vec<TcpListener> = (0..options.gateways).map(|_| free()).collect();
         let callback_urls: Vec<String> = callback_listeners
             .iter()
@@ -89,12 +111,12 @@ impl World {
             .collect();
         let sim = start_sim(&corp, &callback_urls, &options).await;
         let env = HashMap::from([
-            ("PAIDAN_POSTGRES_URL".to_owned(), database.url()),
+            ("PAIDAN_POSTGRES_URL".to_owned(), postgres_url),
             ("APP_SECRET".to_owned(), SECRET.to_owned()),
             ("CALLBACK_TOKEN".to_owned(), TOKEN.to_owned()),
             ("CALLBACK_KEY".to_owned(), AES_KEY.to_owned()),
         ]);
-        let config = allocator_config(&corp, &sim, &options, &env);
+        let config = allocator_config(&corp, &sim, &options, &env, &redis_url);
         let app = App::connect(config.clone(), &env, clock::system()).await.expect("the stores answer");
         app.ledger.prepare(std::slice::from_ref(&corp)).await.expect("the database is ready");
         let mut world = Self {
@@ -107,11 +129,13 @@ impl World {
             env,
             gateways: Vec::new(),
             allocators: Vec::new(),
+            redis,
+            postgres,
             _database: database,
         };
         world.configure().await;
         for listener in callback_listeners {
-            world.start_gateway(listener);
+            world.start_gateway(listener, &redis_url);
         }
         for _ in 0..world.options.allocators {
             world.start_allocator().await;
@@ -121,12 +145,11 @@ impl World {
         world
     }
 
-    fn start_gateway(&mut self, callback: TcpListener) {
+    fn start_gateway(&mut self, callback: TcpListener, redis_url: &str) {
         let text = format!(
             "[redis]\nurl = \"{}\"\n[log]\nlevel = \"warn\"\n[endpoints.sales]\ncorp_id = \"{}\"\nkind = \"app\"\n\
              keys = [{{ token = \"env:CALLBACK_TOKEN\", aes_key = \"env:CALLBACK_KEY\" }}]\n",
-            test_redis::shared().url(),
-            self.corp
+            redis_url, self.corp
         );
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), text).expect("written");
@@ -269,6 +292,24 @@ impl World {
         }
     }
 
+    /// Every customer has exactly one open allocation; answers how many each member has.
+    pub async fn each_has_one(&self, customers: &[String]) -> std::collections::BTreeMap<String, u64> {
+        for customer in customers {
+            self.allocated(customer).await;
+            let rows = self
+                .app
+                .ledger
+                .allocations()
+                .of_subject(&self.corp, &self.subject(customer))
+                .await
+                .expect("the ledger answers");
+            let open = rows.iter().filter(|row| row.closed_ms.is_none()).count();
+            assert_eq!((rows.len(), open), (1, 1), "allocations of {customer}: {rows:?}");
+        }
+        let counts = self.app.ledger.allocations().open_by_member(&self.corp).await.expect("the ledger answers");
+        counts.into_iter().map(|(member, count)| (member.to_string(), count)).collect()
+    }
+
     /// Stops everything in order and asserts the promises that always hold.
     pub async fn close(self) {
         self.quiet().await;
@@ -294,6 +335,17 @@ impl World {
     }
 }
 
+/// A database of its own, cloned from one that is migrated.
+async fn migrated() -> Database {
+    let texts: Vec<&str> = ledger::MIGRATIONS.iter().map(|one| one.sql).collect();
+    Database::migrated(texts, |url| async move {
+        let ledger = ledger::Ledger::connect(ledger::Config::new(url)).await.expect("the template answers");
+        ledger.migrate().await.expect("migrations apply");
+        ledger.close().await;
+    })
+    .await
+}
+
 fn free() -> TcpListener {
     TcpListener::bind("127.0.0.1:0").expect("a free port")
 }
@@ -314,14 +366,20 @@ async fn start_sim(corp: &CorpId, callback_urls: &[String], options: &Options) -
     Sim::start(config, listener).await.expect("the simulator starts")
 }
 
-fn allocator_config(corp: &CorpId, sim: &SimHandle, options: &Options, env: &HashMap<String, String>) -> Config {
+fn allocator_config(
+    corp: &CorpId,
+    sim: &SimHandle,
+    options: &Options,
+    env: &HashMap<String, String>,
+    redis_url: &str,
+) -> Config {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     let text = format!(
         "{}\n[redis]\nurl = \"{}\"\n[postgres]\nurl = \"env:PAIDAN_POSTGRES_URL\"\n[wecom]\nbase_url = \"{}\"\n\
          egress = \"{corp}\"\n[roster]\nsync_every_ms = 100\nwake_every_ms = 500\n[inbox]\nblock_ms = 200\n\
          [corps.{corp}]\nagent_id = {AGENT}\nsecret = \"env:APP_SECRET\"\ndefault_pool = \"sales\"\n",
         options.allocator,
-        test_redis::shared().url(),
+        redis_url,
         sim.base_url(),
     );
     std::fs::write(file.path(), text).expect("written");
