@@ -215,7 +215,7 @@ impl World {
         }
         let copies = if random.chance(rules.callbacks.duplicate_rate) {
             count(&counts.duplicated);
-            2
+            rules.callbacks.duplicate_copies.max(1)
         } else {
             1
         };

@@ -182,7 +182,7 @@ pub enum When {
 pub enum Act {
     /// Closes the connection without an answer.
     Drop,
-    /// Never answers; ends when the caller hangs up.
+    /// Never answers; ends when the caller hangs up. Before the effect it counts as in flight until then.
     Hang,
     /// Waits until the fault is removed, then goes on as if nothing had been. For tests of concurrency.
     Hold,

@@ -258,8 +258,10 @@ rules! {
         retry_pause_ms: u64 = 0,
         /// Real time a URL verification may take.
         verify_timeout_ms: u64 = 1_000,
-        /// Share of events that are sent twice.
+        /// Share of events that are sent more than once.
         duplicate_rate: f64 = 0.0,
+        /// How often such an event is sent in all.
+        duplicate_copies: u32 = 2,
         /// Share of events that are held back so that later ones overtake them.
         reorder_rate: f64 = 0.0,
         /// For how long (simulated, random up to this).
@@ -268,7 +270,7 @@ rules! {
         loss_rate: f64 = 0.0,
         /// Every event leaves after a random time up to this (simulated).
         delay_ms: i64 = 0,
-        /// Deliveries in flight, and keep-alive connections per URL.
+        /// Deliveries in flight, and keep-alive connections per URL. Read at the start only.
         connections: usize = 64,
         /// Dropping after failures.
         give_up: GiveUp = GiveUp::default(),

@@ -41,7 +41,10 @@ pub(crate) struct Answer {
 enum Fate {
     Answer(Answer),
     Drop,
-    Hang,
+    /// `done`: the work was finished, only the answer got lost.
+    Hang {
+        done: bool,
+    },
 }
 
 /// What the record of a call says besides who made it.
@@ -60,7 +63,7 @@ struct Outcome {
 /// not undo it.
 pub(crate) async fn serve(world: &Arc<World>, incoming: Incoming) -> Result<Answer, Dropped> {
     let visit = Visit::new(world, incoming);
-    let (fate, _passage) = if visit.may_wait() {
+    let (fate, passage) = if visit.may_wait() {
         let (tell, told) = oneshot::channel();
         let stop = world.stop.clone();
         world.tasks.spawn(async move {
@@ -76,9 +79,12 @@ pub(crate) async fn serve(world: &Arc<World>, incoming: Incoming) -> Result<Answ
     match fate {
         Fate::Answer(answer) => Ok(answer),
         Fate::Drop => Err(Dropped),
-        // Recorded already. The caller's hanging up ends this future, and only then the call is no
-        // longer in flight.
-        Fate::Hang => std::future::pending().await,
+        // Recorded already; the caller's hanging up ends this future. A call that was done is no longer in
+        // flight, one that is stuck is until then.
+        Fate::Hang { done } => {
+            let _stuck = (!done).then_some(passage);
+            std::future::pending().await
+        }
     }
 }
 
@@ -244,7 +250,7 @@ impl Visit {
             code: outcome.code,
             status: match &outcome.fate {
                 Fate::Answer(answer) => Some(answer.status),
-                Fate::Drop | Fate::Hang => None,
+                Fate::Drop | Fate::Hang { .. } => None,
             },
             effect: outcome.effect,
             reply_lost: outcome.lost,
@@ -277,7 +283,7 @@ fn told(reply: Reply, facts: &Facts<'_>) -> Outcome {
 fn struck(strike: Strike, reply: Reply, facts: &Facts<'_>, after: bool) -> Outcome {
     let fate = match strike.act {
         Act::Drop => Fate::Drop,
-        Act::Hang => Fate::Hang,
+        Act::Hang => Fate::Hang { done: after },
         Act::Status(status) => {
             let body = format!(
                 "<html><head><title>{status}</title></head><body><h1>{status}</h1></body></html>\n"

@@ -170,7 +170,7 @@ async fn hanging_answers_after_the_effect() {
     }
 }
 
-/// A hanging call stays in flight until its caller hangs up.
+/// A stuck call stays in flight until its caller hangs up; one whose answer got lost does not.
 #[tokio::test]
 async fn hanging_calls_are_in_flight() {
     let client = with_customers(1).await;
@@ -186,6 +186,27 @@ async fn hanging_calls_are_in_flight() {
     in_flight(&client, TAGS, 5).await;
     assert_eq!(code(&client.post(TAGS, json!({})).await), 45033);
     client.sim.remove_fault(&hang);
+    let other = "externalcontact/get_unassigned_list";
+    client
+        .sim
+        .add_fault(Fault::new(other, Act::Hang).after().times(5))
+        .unwrap();
+    let url_of_other = client.url(&format!("/cgi-bin/{other}?access_token={token}"));
+    let lost: Vec<_> = (0..5)
+        .map(|_| tokio::spawn(client.http.post(&url_of_other).json(&json!({})).send()))
+        .collect();
+    while client.sim.counters().corps[CORP]
+        .apis
+        .get(other)
+        .is_none_or(|api| api.codes.get(&0) != Some(&5))
+    {
+        tokio::task::yield_now().await;
+    }
+    // Recorded and out of flight are two steps of the same call.
+    while code(&client.post(other, json!({})).await) != 0 {
+        tokio::task::yield_now().await;
+    }
+    lost.iter().for_each(tokio::task::JoinHandle::abort);
     hanging.iter().for_each(tokio::task::JoinHandle::abort);
     while code(&client.post(TAGS, json!({})).await) != 0 {
         tokio::task::yield_now().await;
