@@ -79,7 +79,7 @@ where
     }
 }
 
-fn decode(mut entry: Entry) -> Result<DeadLetter, Error> {
+pub(crate) fn decode(mut entry: Entry) -> Result<DeadLetter, Error> {
     let unreadable = Error::Answer("a dead letter without its own fields");
     let group = entry.take("g").and_then(|g| Group::parse(g.as_bytes()));
     let from = entry.take("i").and_then(|i| i.parse().ok());

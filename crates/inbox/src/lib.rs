@@ -26,6 +26,7 @@ mod forget_consumers;
 mod inbox_stats;
 mod keys;
 mod script;
+mod scrub;
 mod settings;
 mod trim;
 
