@@ -1,10 +1,12 @@
 //! The allocation service: takes what the inbox holds, decides through the roster, writes the ledger, acts on WeCom
 //! within the quota, and answers the console. `pipeline` shows the whole path; only this crate speaks every vocabulary.
 
+pub mod api;
 pub mod app;
 pub mod audit;
 pub mod backoff;
 pub mod clock;
+pub mod commands;
 pub mod config;
 pub mod decide;
 pub mod effect;
@@ -19,5 +21,6 @@ pub mod pipeline;
 pub mod reception;
 pub mod record;
 pub mod reread;
+pub mod run;
 pub mod tokens;
 pub mod writer;

@@ -2,7 +2,10 @@
 //! scripts never read it and the ledger does not keep it: the customer's outside id and the welcome code end in the
 //! tables that can be scrubbed.
 
+use ledger::AuditRecord;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
 
 /// The payload of one log entry.
 #[derive(Clone, Default, Serialize, Deserialize)]
@@ -19,9 +22,46 @@ pub struct Payload {
     /// For a reassignment: who has the customer at WeCom now, and so would hand him over.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "g")]
     pub giver: Option<String>,
+    /// The audit's entry, should the operation have its effect.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "u")]
+    pub audit: Option<Audited>,
+}
+
+/// A change that somebody asked for, as the audit will say it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Audited {
+    pub id: Uuid,
+    pub actor: String,
+    pub action: String,
+    pub entity: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+impl Audited {
+    /// The row, at the time of the log entry.
+    pub fn record(&self, at_ms: u64) -> AuditRecord {
+        let Self { id, actor, action, entity, before, after, reason, request_id } = self.clone();
+        AuditRecord { id, at_ms, actor, action, entity, before, after, reason, request_id }
+    }
 }
 
 impl Payload {
+    /// Done by somebody, for the audit.
+    #[must_use]
+    pub fn by(mut self, record: AuditRecord) -> Self {
+        let AuditRecord { id, at_ms: _, actor, action, entity, before, after, reason, request_id } = record;
+        self.actor = Some(actor.clone());
+        self.audit = Some(Audited { id, actor, action, entity, before, after, reason, request_id });
+        self
+    }
+
     /// The field's text.
     pub fn text(&self) -> String {
         // Strings, numbers and lists: it cannot fail.

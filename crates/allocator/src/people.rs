@@ -32,7 +32,10 @@ pub enum Error {
     #[error("roster")]
     Roster(#[from] roster::Error),
     #[error("pool {pool} cannot be told to Redis")]
-    Pool { pool: PoolId, source: allocation::Error },
+    Pool {
+        pool: PoolId,
+        source: allocation::Error,
+    },
 }
 
 /// How members are spelled; rules and tables know only the key form.
@@ -43,7 +46,9 @@ impl Names {
     /// The spelling, or the key form of a member that is not known (yet).
     pub fn userid(&self, member: &MemberId) -> String {
         let names = self.all();
-        names.get(member).map_or_else(|| member.to_string(), Clone::clone)
+        names
+            .get(member)
+            .map_or_else(|| member.to_string(), Clone::clone)
     }
 
     pub fn knows(&self, member: &MemberId) -> bool {
@@ -58,12 +63,40 @@ impl Names {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
     }
 
-    fn add(&self, member: &Member) {
+    fn spell(&self, member: &MemberId, userid: &str) {
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if names.get(&member.member) != Some(&member.userid) {
-            Arc::make_mut(&mut names).insert(member.member.clone(), member.userid.clone());
+        if names.get(member).map(String::as_str) != Some(userid) {
+            Arc::make_mut(&mut names).insert(member.clone(), userid.to_owned());
         }
     }
+}
+
+/// WeCom spells members like this. Known members are shown so from now on; who is not known stays unknown.
+pub async fn heard(
+    app: &App,
+    corp: &CorpApp,
+    mut userids: Vec<String>,
+) -> Result<(), ledger::Error> {
+    let names = corp.names.all();
+    userids.retain(|userid| {
+        let member = MemberId::new(userid.clone()).ok();
+        let known = member.and_then(|member| names.get(&member));
+        known.is_some_and(|known| known != userid)
+    });
+    if userids.is_empty() {
+        return Ok(());
+    }
+    let now_ms = app.now_ms();
+    app.ledger
+        .members()
+        .heard(&corp.id, &userids, now_ms)
+        .await?;
+    for userid in userids {
+        if let Ok(member) = MemberId::new(userid.clone()) {
+            corp.names.spell(&member, &userid);
+        }
+    }
+    Ok(())
 }
 
 /// Compares until the program stops.
@@ -74,7 +107,11 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
         match turn(&app, &corp, &mut last).await {
             Ok(()) => {
                 backoff.reset();
-                sleep(Duration::from_millis(app.config.roster.sync_every_ms), &stop).await;
+                sleep(
+                    Duration::from_millis(app.config.roster.sync_every_ms),
+                    &stop,
+                )
+                .await;
             }
             Err(error) => {
                 last = Last::default();
@@ -110,7 +147,11 @@ async fn turn(app: &App, corp: &CorpApp, last: &mut Last) -> Result<(), Error> {
         return Err(roster::Error::NotReady.into());
     }
     sync(app, corp).await?;
-    *last = Last { mark, generation, turns: 0 };
+    *last = Last {
+        mark,
+        generation,
+        turns: 0,
+    };
     Ok(())
 }
 
@@ -119,7 +160,8 @@ pub async fn sync(app: &App, corp: &CorpApp) -> Result<usize, Error> {
     let members = app.ledger.members().all(&corp.id).await?;
     let ids: Vec<MemberId> = members.iter().map(|member| member.member.clone()).collect();
     let views = corp.roster.members(&ids).await?;
-    let views: HashMap<&MemberId, &MemberView> = views.iter().map(|view| (&view.member, view)).collect();
+    let views: HashMap<&MemberId, &MemberView> =
+        views.iter().map(|view| (&view.member, view)).collect();
     let mut told = 0;
     for member in &members {
         if differs(member, views.get(&member.member).copied()) {
@@ -159,8 +201,12 @@ fn pool_differs(pool: &PoolVersion, there: Option<roster::PoolVersion>) -> bool 
 pub async fn tell_member(app: &App, corp: &CorpApp, member: &MemberId) -> Result<(), Error> {
     let mut known = app.ledger.members().get(&corp.id, member).await?;
     while let Some(now) = known {
-        corp.names.add(&now);
-        let change = SetMember { member: member.clone(), cap: now.cap, blocked: now.blocked.clone() };
+        corp.names.spell(member, &now.userid);
+        let change = SetMember {
+            member: member.clone(),
+            cap: now.cap,
+            blocked: now.blocked.clone(),
+        };
         corp.roster.set_member(change, &payload(), None).await?;
         corp.log_grew.notify_one();
         let after = app.ledger.members().get(&corp.id, member).await?;
@@ -174,17 +220,24 @@ pub async fn tell_pool(app: &App, corp: &CorpApp, id: &PoolId) -> Result<(), Err
     let mut told = None;
     loop {
         let versions = app.ledger.pools().versions(&corp.id).await?;
-        let Some(now) = versions.into_iter().find(|pool| pool.id == *id) else { return Ok(()) };
+        let Some(now) = versions.into_iter().find(|pool| pool.id == *id) else {
+            return Ok(());
+        };
         if told == Some(now.version) {
             return Ok(());
         }
         if now.deleted {
-            corp.roster.remove_pool(id.clone(), now.version, &payload(), None).await?;
+            corp.roster
+                .remove_pool(id.clone(), now.version, &payload(), None)
+                .await?;
             told = Some(now.version);
         } else if let Some(pool) = app.ledger.pools().get(&corp.id, id).await? {
             tell_members_of(app, corp, &pool).await?;
             told = Some(pool.version);
-            let config = config(pool).map_err(|source| Error::Pool { pool: id.clone(), source })?;
+            let config = config(pool).map_err(|source| Error::Pool {
+                pool: id.clone(),
+                source,
+            })?;
             corp.roster.set_pool(config, &payload(), None).await?;
         }
         corp.log_grew.notify_one();
@@ -192,12 +245,19 @@ pub async fn tell_pool(app: &App, corp: &CorpApp, id: &PoolId) -> Result<(), Err
 }
 
 fn config(pool: Pool) -> Result<PoolConfig, allocation::Error> {
-    let members = pool.members.into_iter().map(|member| (member.member, member.weight));
+    let members = pool
+        .members
+        .into_iter()
+        .map(|member| (member.member, member.weight));
     PoolConfig::new(pool.id, pool.version, pool.strategy, members)
 }
 
 async fn tell_members_of(app: &App, corp: &CorpApp, pool: &Pool) -> Result<(), Error> {
-    let ids: Vec<MemberId> = pool.members.iter().map(|member| member.member.clone()).collect();
+    let ids: Vec<MemberId> = pool
+        .members
+        .iter()
+        .map(|member| member.member.clone())
+        .collect();
     let members = app.ledger.members().get_many(&corp.id, &ids).await?;
     let views = corp.roster.members(&ids).await?;
     for member in &members {
@@ -212,8 +272,16 @@ async fn tell_members_of(app: &App, corp: &CorpApp, pool: &Pool) -> Result<(), E
 /// Reads channels and spellings anew. Needed once before anything is decided.
 pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
     let members = app.ledger.members().all(&corp.id).await?;
-    corp.names.set(members.into_iter().map(|member| (member.member, member.userid)).collect());
-    let mut routes = Routes { default_pool: default_pool(corp), ..Routes::default() };
+    corp.names.set(
+        members
+            .into_iter()
+            .map(|member| (member.member, member.userid))
+            .collect(),
+    );
+    let mut routes = Routes {
+        default_pool: default_pool(corp),
+        ..Routes::default()
+    };
     for channel in app.ledger.channels().all(&corp.id).await? {
         for state in channel.states.into_iter().chain(channel.retired_states) {
             routes.by_state.insert(state, channel.id.clone());
@@ -223,7 +291,14 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
             tracing::warn!(corp = %corp.id, channel = %channel.id, error = %error, "a welcome message cannot be read");
             None
         });
-        routes.channels.insert(channel.id, Channel { pool: channel.pool, welcome, card: channel.card });
+        routes.channels.insert(
+            channel.id,
+            Channel {
+                pool: channel.pool,
+                welcome,
+                card: channel.card,
+            },
+        );
     }
     corp.set_routes(routes);
     Ok(())
@@ -231,10 +306,17 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
 
 /// The pool of customers whose State names no channel.
 pub fn default_pool(corp: &CorpApp) -> Option<PoolId> {
-    corp.settings.default_pool.as_ref().and_then(|pool| PoolId::new(pool.clone()).ok())
+    corp.settings
+        .default_pool
+        .as_ref()
+        .and_then(|pool| PoolId::new(pool.clone()).ok())
 }
 
 /// In the corp's log it says that configuration was told, not who changed it: that is in the audit.
 fn payload() -> String {
-    Payload { actor: Some("people".to_owned()), ..Payload::default() }.text()
+    Payload {
+        actor: Some("people".to_owned()),
+        ..Payload::default()
+    }
+    .text()
 }

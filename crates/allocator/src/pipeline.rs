@@ -11,6 +11,7 @@
 //! | [`audit`](crate::audit) | every member's customers, slowly → what events never said | within what the budget leaves |
 //! | [`reception::tasks`](crate::reception::tasks) | waiting customers → free members; loads whose window passed → closed | heals lost wake-ups |
 //! | [`people`](crate::people) | pools, members, channels → roster | versions compared; truth is Postgres |
+//! | [`operations`](crate::api::work) | long work a console asked for → progress | lease and cursor; done again is done once |
 //! | [`housekeeping`](crate::housekeeping) | what is done with → away | only what both groups acknowledged |
 //! | [`guard`](crate::guard) | whole or closed | generation and sequence number |
 //!
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::{App, CorpApp},
-    audit, decide, guard, handover, housekeeping, outbox, people, reception, record, reread, writer,
+    api, audit, decide, guard, handover, housekeeping, outbox, people, reception, record, reread, writer,
 };
 
 /// Longest that stopping may take; what is not finished then is claimed by another process.
@@ -43,6 +44,7 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
         keep(&mut loops, "audit", app, corp, stop, audit::run);
         keep(&mut loops, "waiting", app, corp, stop, reception::tasks::run);
         keep(&mut loops, "people", app, corp, stop, people::run);
+        keep(&mut loops, "operations", app, corp, stop, api::work::run);
         keep(&mut loops, "housekeeping", app, corp, stop, housekeeping::run);
     }
     loops

@@ -12,6 +12,7 @@ use wecom::event::{Body, Event};
 use crate::{
     app::{App, CorpApp},
     backoff::Backoff,
+    people,
     reception::intake::WECOM,
 };
 
@@ -75,15 +76,17 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
 
 /// Writes a batch; writing it again changes nothing.
 pub async fn record(app: &App, corp: &CorpApp, batch: &[Delivery]) -> Result<(), ledger::Error> {
+    let mut userids = Vec::new();
     let rows: Vec<NewDelivery> = batch
         .iter()
-        .map(|delivery| row(&corp.id, delivery))
+        .map(|delivery| row(&corp.id, delivery, &mut userids))
         .collect();
     app.ledger.deliveries().record(&corp.id, &rows).await?;
-    Ok(())
+    people::heard(app, corp, userids).await
 }
 
-fn row(corp: &CorpId, delivery: &Delivery) -> NewDelivery {
+/// The row; a member that the event names goes to `userids`, as WeCom spells him.
+fn row(corp: &CorpId, delivery: &Delivery, userids: &mut Vec<String>) -> NewDelivery {
     let mut row = NewDelivery {
         id: delivery.id.to_string(),
         received_ms: delivery.received_ms,
@@ -97,12 +100,11 @@ fn row(corp: &CorpId, delivery: &Delivery) -> NewDelivery {
     };
     match Event::parse(&delivery.plaintext) {
         Ok(event) => {
-            row.subject = match &event.body {
-                Body::ExternalContact(contact) if !contact.external_user_id.is_empty() => {
-                    Some(SubjectKey::new(corp, WECOM, &contact.external_user_id))
-                }
-                _ => None,
-            };
+            if let Body::ExternalContact(contact) = &event.body {
+                userids.push(contact.user_id.clone());
+                let id = Some(&contact.external_user_id).filter(|id| !id.is_empty());
+                row.subject = id.map(|id| SubjectKey::new(corp, WECOM, id));
+            }
             row.event_ms = event
                 .create_time
                 .and_then(|s| u64::try_from(s).ok())

@@ -10,7 +10,7 @@ use crate::{
     app::{self, App},
     clock::{self, Clock},
     config::Config,
-    pipeline,
+    people, pipeline,
 };
 
 /// Why the program ended early.
@@ -24,6 +24,8 @@ pub enum Error {
     Listen(#[from] std::io::Error),
     #[error("ledger")]
     Ledger(#[from] ledger::Error),
+    #[error("channels and members")]
+    People(#[from] people::Error),
     #[error("the database lacks {0} migrations: run `allocator migrate`")]
     Migrations(usize),
 }
@@ -68,6 +70,10 @@ pub async fn run_with(
     }
     let corps: Vec<_> = app.corps.keys().cloned().collect();
     app.ledger.prepare(&corps).await?;
+    for corp in app.corps.values() {
+        // Without channels every customer would go to the default pool.
+        people::refresh(&app, corp).await?;
+    }
     let loops = pipeline::start(&app, &stop);
     let served = serve(&app, listeners, metrics, &stop).await;
     stop.cancel();

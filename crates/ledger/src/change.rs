@@ -7,6 +7,7 @@ use allocation::{
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::audit::AuditRecord;
 use crate::transfers::TransferKind;
 
 /// Log entries in order, without gaps. What the ledger has already is skipped, so a batch may be written again.
@@ -66,6 +67,8 @@ pub enum Change {
     Delivery(DeliveryOutcome),
     Effect(NewEffect),
     Transfer(NewTransfer),
+    /// Somebody asked for the operation and it had its effect.
+    Audit(AuditRecord),
 }
 
 #[derive(Debug, Clone)]

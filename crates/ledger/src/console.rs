@@ -1,16 +1,18 @@
 //! What only people ask for or do: figures per endpoint, giving up dead effects, lifting a block.
 
+use std::borrow::Cow;
+
 use allocation::CorpId;
 use uuid::Uuid;
 
 use crate::audit::{Trail, write};
 use crate::error::retry;
 use crate::row::Columns;
-use crate::text::clean;
-use crate::times::at;
+use crate::text::{clean, clean_option};
+use crate::times::{at, at_option};
 use crate::{
-    ApiKeys, Audit, BudgetBlocks, Channels, Deliveries, Error, Idempotency, Ledger, Members,
-    Operations, Outbox, Pools,
+    ApiKeys, Audit, BudgetBlocks, Channels, Deliveries, DeliveryFilter, Error, Idempotency, Ledger,
+    Members, Operations, Outbox, Pools,
 };
 
 macro_rules! tables {
@@ -65,7 +67,50 @@ impl Ledger {
     }
 }
 
+/// How many deliveries there are of a kind, and how many of them a replay would take up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Replayable {
+    pub matched: u64,
+    /// Those that had no effect: without an outcome, or ignored.
+    pub replayable: u64,
+}
+
 impl Deliveries {
+    /// Scrubbed ones are not counted.
+    pub async fn count(&self, corp: &CorpId, filter: &DeliveryFilter) -> Result<Replayable, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query_once(
+                "SELECT count(*) AS matched,
+                    count(*) FILTER (WHERE o.outcome IS NULL OR o.outcome = 'ignored') AS replayable
+                 FROM deliveries AS d LEFT JOIN delivery_outcomes AS o
+                    ON o.corp_id = d.corp_id AND o.delivery = d.id AND o.received_at = d.received_at
+                 WHERE d.corp_id = $1 AND d.scrubbed_at IS NULL
+                    AND ($2::text IS NULL OR d.endpoint = $2) AND ($3::text IS NULL OR d.event = $3)
+                    AND ($4::text IS NULL OR d.change_type = $4) AND ($5::text IS NULL OR o.outcome = $5)
+                    AND (NOT $6 OR o.outcome IS NULL) AND (NOT $7 OR d.problem IS NOT NULL)
+                    AND ($8::text IS NULL OR d.subject = $8)
+                    AND ($9::timestamptz IS NULL OR d.received_at >= $9)
+                    AND ($10::timestamptz IS NULL OR d.received_at < $10)",
+            )
+            .bind(corp.as_str())
+            .bind(clean_option(filter.endpoint.as_ref()).map(Cow::into_owned))
+            .bind(clean_option(filter.event.as_ref()).map(Cow::into_owned))
+            .bind(clean_option(filter.change_type.as_ref()).map(Cow::into_owned))
+            .bind(clean_option(filter.outcome.as_ref()).map(Cow::into_owned))
+            .bind(filter.pending)
+            .bind(filter.unreadable)
+            .bind(filter.subject.map(|subject| subject.to_string()))
+            .bind(at_option(filter.received_from_ms))
+            .bind(at_option(filter.received_before_ms));
+        let row = work.fetch_one(query).await?;
+        work.end().await?;
+        Ok(Replayable {
+            matched: row.number("matched")?,
+            replayable: row.number("replayable")?,
+        })
+    }
+
     /// By name; an endpoint without deliveries in that time is left out.
     pub async fn by_endpoint(
         &self,
@@ -104,6 +149,21 @@ impl Deliveries {
 }
 
 impl Outbox {
+    /// Dead effects; with ids, those of them that are dead.
+    pub async fn count_dead(&self, corp: &CorpId, ids: Option<&[Uuid]>) -> Result<u64, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query_once(
+                "SELECT count(*) AS n FROM outbox
+                 WHERE corp_id = $1 AND state = 'dead' AND ($2::uuid[] IS NULL OR id = ANY($2))",
+            )
+            .bind(corp.as_str())
+            .bind(ids.map(<[Uuid]>::to_vec));
+        let n = work.fetch_one(query).await?.number("n")?;
+        work.end().await?;
+        Ok(n)
+    }
+
     /// Gives dead effects up for good; answers those that were dead.
     pub async fn discard(
         &self,

@@ -44,7 +44,7 @@ pub use change::{
 };
 pub use channels::{Channel, ChannelRefused, Channels, NewChannel};
 pub use connection::Config;
-pub use console::EndpointCount;
+pub use console::{EndpointCount, Replayable};
 pub use corps::{Confirmed, Corp, Corps, LogRow, Snapshot};
 pub use counters::Counter;
 pub use cursor::{Page, PageRequest};

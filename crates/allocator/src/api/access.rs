@@ -26,6 +26,9 @@ const MOST_KEYS: u64 = 10_000;
 /// Why something is changed, for the audit.
 const REASON: HeaderName = HeaderName::from_static("x-reason");
 const LONGEST_REASON: usize = 200;
+/// How long a request waits for the ledger to catch up with the log; it usually takes a few milliseconds.
+const CATCH_UP: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone)]
 struct Known {
@@ -40,7 +43,12 @@ pub(super) struct Keys(Cache<[u8; 32], Known>);
 
 impl Default for Keys {
     fn default() -> Self {
-        Self(Cache::builder().max_capacity(MOST_KEYS).time_to_live(BELIEVED).build())
+        Self(
+            Cache::builder()
+                .max_capacity(MOST_KEYS)
+                .time_to_live(BELIEVED)
+                .build(),
+        )
     }
 }
 
@@ -53,14 +61,22 @@ impl Keys {
             Some(known) if now_ms < known.read_ms + FRESH_MS => known,
             old => match app.ledger.api_keys().by_hash(&hash).await {
                 Ok(key) => {
-                    let known = Known { key, read_ms: now_ms };
+                    let known = Known {
+                        key,
+                        read_ms: now_ms,
+                    };
                     self.0.insert(hash, known.clone()).await;
                     known
                 }
-                Err(error) => old.filter(|old| old.key.is_some() && error.is_passing()).ok_or(error)?,
+                Err(error) => old
+                    .filter(|old| old.key.is_some() && error.is_passing())
+                    .ok_or(error)?,
             },
         };
-        known.key.filter(|key| key.is_valid(now_ms)).ok_or_else(Problem::unauthorized)
+        known
+            .key
+            .filter(|key| key.is_valid(now_ms))
+            .ok_or_else(Problem::unauthorized)
     }
 }
 
@@ -88,7 +104,11 @@ impl Ctx {
         if key.corp.as_ref().is_some_and(|own| *own != corp) {
             return Err(Problem::forbidden("The key belongs to another corp."));
         }
-        let corp = api.app.corps.get(&corp).ok_or_else(|| Problem::not_found("corp"))?;
+        let corp = api
+            .app
+            .corps
+            .get(&corp)
+            .ok_or_else(|| Problem::not_found("corp"))?;
         let ctx = Self {
             app: Arc::clone(&api.app),
             corp: Arc::clone(corp),
@@ -124,17 +144,67 @@ impl Ctx {
         Ok(self.app.ledger.audit().add(self.id(), &[record]).await?)
     }
 
+    /// As a problem; a closed corp is looked at at once.
+    pub(super) fn roster(&self, error: roster::Error) -> Problem {
+        if matches!(error, roster::Error::NotReady) {
+            self.corp.not_ready.notify_one();
+        }
+        error.into()
+    }
+
+    /// Waits until the ledger has what the corp's log has now: what a caller was just told is then found there.
+    pub(super) async fn caught_up(&self) -> Result<(), Problem> {
+        let logged = self
+            .corp
+            .roster
+            .status()
+            .await
+            .map_err(|error| self.roster(error))?
+            .seq;
+        let deadline = tokio::time::Instant::now() + CATCH_UP;
+        loop {
+            let written = self
+                .app
+                .ledger
+                .corps()
+                .get(self.id())
+                .await?
+                .map_or(0, |row| row.log_seq);
+            if written >= logged {
+                return Ok(());
+            }
+            if tokio::time::Instant::now() >= deadline {
+                let detail =
+                    "The ledger has not caught up with the latest decisions yet. Try again.";
+                return Err(Problem::unavailable("ledger_behind", detail, 1));
+            }
+            self.corp.log_grew.notify_one();
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     fn need(self, role: Role) -> Result<Self, Problem> {
         if self.role >= role {
             return Ok(self);
         }
-        Err(Problem::forbidden(format!("This needs the role {}; the key has {}.", role.as_str(), self.role.as_str())))
+        Err(Problem::forbidden(format!(
+            "This needs the role {}; the key has {}.",
+            role.as_str(),
+            self.role.as_str()
+        )))
     }
 }
 
 fn bearer(parts: &Parts) -> Result<&str, Problem> {
-    let value = parts.headers.get(header::AUTHORIZATION).ok_or_else(Problem::unauthorized)?;
-    let (scheme, token) = value.to_str().ok().and_then(|text| text.split_once(' ')).ok_or_else(Problem::unauthorized)?;
+    let value = parts
+        .headers
+        .get(header::AUTHORIZATION)
+        .ok_or_else(Problem::unauthorized)?;
+    let (scheme, token) = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.split_once(' '))
+        .ok_or_else(Problem::unauthorized)?;
     let token = token.trim();
     if !scheme.eq_ignore_ascii_case("bearer") || token.is_empty() {
         return Err(Problem::unauthorized());
@@ -144,22 +214,31 @@ fn bearer(parts: &Parts) -> Result<&str, Problem> {
 
 async fn corp_id(parts: &mut Parts) -> Result<CorpId, Problem> {
     let params = RawPathParams::from_request_parts(parts, &()).await;
-    let params: HashMap<&str, &str> = params.as_ref().map(|params| params.iter().collect()).unwrap_or_default();
+    let params: HashMap<&str, &str> = params
+        .as_ref()
+        .map(|params| params.iter().collect())
+        .unwrap_or_default();
     let corp = params.get("corp_id").copied().unwrap_or_default();
     CorpId::new(corp).map_err(|error| Problem::bad_request("invalid_path", error.to_string()))
 }
 
 /// The header is percent-encoded UTF-8.
 fn reason(parts: &Parts) -> Result<Option<String>, Problem> {
-    let Some(value) = parts.headers.get(REASON) else { return Ok(None) };
+    let Some(value) = parts.headers.get(REASON) else {
+        return Ok(None);
+    };
     let wrong = || {
-        let detail = format!("X-Reason: send at most {LONGEST_REASON} characters, percent-encoded where they are not ASCII.");
+        let detail = format!(
+            "X-Reason: send at most {LONGEST_REASON} characters, percent-encoded where they are not ASCII."
+        );
         Problem::bad_request("invalid_reason", detail)
     };
     let text = value.to_str().map_err(|_| wrong())?;
     // As one value of a form: the decoder at hand for percent signs.
     let text = text.replace('+', "%2B").replace('&', "%26");
-    let decoded = url::form_urlencoded::parse(format!("r={text}").as_bytes()).next().map(|(_, reason)| reason.into_owned());
+    let decoded = url::form_urlencoded::parse(format!("r={text}").as_bytes())
+        .next()
+        .map(|(_, reason)| reason.into_owned());
     let decoded = decoded.unwrap_or_default();
     if decoded.chars().count() > LONGEST_REASON || decoded.chars().any(char::is_control) {
         return Err(wrong());

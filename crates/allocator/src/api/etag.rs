@@ -24,19 +24,36 @@ impl<S: Send + Sync> FromRequestParts<S> for Condition {
 }
 
 fn read(headers: &HeaderMap) -> Result<Precondition, Problem> {
-    let wrong = |name: HeaderName, fix: &str| Problem::bad_request("invalid_precondition", format!("{name}: {fix}"));
-    match (headers.get(header::IF_MATCH), headers.get(header::IF_NONE_MATCH)) {
+    let wrong = |name: HeaderName, fix: &str| {
+        Problem::bad_request("invalid_precondition", format!("{name}: {fix}"))
+    };
+    match (
+        headers.get(header::IF_MATCH),
+        headers.get(header::IF_NONE_MATCH),
+    ) {
         (None, None) => Ok(Precondition::None),
         (None, Some(value)) if value == "*" => Ok(Precondition::Absent),
-        (None, Some(_)) => Err(wrong(header::IF_NONE_MATCH, "only * is possible here: make it only if it is new")),
+        (None, Some(_)) => Err(wrong(
+            header::IF_NONE_MATCH,
+            "only * is possible here: make it only if it is new",
+        )),
         (Some(value), None) if value == "*" => Ok(Precondition::Present),
         (Some(value), None) => {
-            let version = value.to_str().ok().and_then(|text| text.strip_prefix('"')?.strip_suffix('"')?.parse().ok());
+            let version = value
+                .to_str()
+                .ok()
+                .and_then(|text| text.strip_prefix('"')?.strip_suffix('"')?.parse().ok());
             version.map(Precondition::Version).ok_or_else(|| {
-                wrong(header::IF_MATCH, "send the ETag of the last answer as it was, for example \"7\", or *")
+                wrong(
+                    header::IF_MATCH,
+                    "send the ETag of the last answer as it was, for example \"7\", or *",
+                )
             })
         }
-        (Some(_), Some(_)) => Err(wrong(header::IF_MATCH, "send it or If-None-Match, not both")),
+        (Some(_), Some(_)) => Err(wrong(
+            header::IF_MATCH,
+            "send it or If-None-Match, not both",
+        )),
     }
 }
 
@@ -50,11 +67,19 @@ pub(super) struct Versioned<T> {
 
 impl<T> Versioned<T> {
     pub(super) fn ok(version: u64, body: T) -> Self {
-        Self { status: StatusCode::OK, version, body }
+        Self {
+            status: StatusCode::OK,
+            version,
+            body,
+        }
     }
 
     pub(super) fn created(version: u64, body: T) -> Self {
-        Self { status: StatusCode::CREATED, version, body }
+        Self {
+            status: StatusCode::CREATED,
+            version,
+            body,
+        }
     }
 }
 
@@ -71,11 +96,17 @@ impl<T: Serialize> IntoResponse for Versioned<T> {
 /// The condition does not hold; `version` is what is there.
 pub(super) fn stale(version: Option<u64>) -> Problem {
     let detail = match version {
-        Some(version) => format!("It is at version {version} now. Read it again and repeat your change with its ETag."),
+        Some(version) => format!(
+            "It is at version {version} now. Read it again and repeat your change with its ETag."
+        ),
         None => "It is not there (any more). Without If-Match it is made anew.".to_owned(),
     };
-    Problem::new(StatusCode::PRECONDITION_FAILED, "precondition_failed", detail)
-        .with_current(json!({"etag": version.map(|version| format!("\"{version}\""))}))
+    Problem::new(
+        StatusCode::PRECONDITION_FAILED,
+        "precondition_failed",
+        detail,
+    )
+    .with_current(json!({"etag": version.map(|version| format!("\"{version}\""))}))
 }
 
 #[cfg(test)]
@@ -87,11 +118,25 @@ mod tests {
         let read = |name: header::HeaderName, value: &'static str| {
             read(&[(name, value.parse().unwrap())].into_iter().collect())
         };
-        assert_eq!(read(header::IF_MATCH, "\"7\"").unwrap(), Precondition::Version(7));
+        assert_eq!(
+            read(header::IF_MATCH, "\"7\"").unwrap(),
+            Precondition::Version(7)
+        );
         assert_eq!(read(header::IF_MATCH, "*").unwrap(), Precondition::Present);
-        assert_eq!(read(header::IF_NONE_MATCH, "*").unwrap(), Precondition::Absent);
-        for (name, value) in [(header::IF_MATCH, "7"), (header::IF_MATCH, "W/\"7\""), (header::IF_NONE_MATCH, "\"7\"")] {
-            assert_eq!(read(name, value).unwrap_err().code, "invalid_precondition", "{value}");
+        assert_eq!(
+            read(header::IF_NONE_MATCH, "*").unwrap(),
+            Precondition::Absent
+        );
+        for (name, value) in [
+            (header::IF_MATCH, "7"),
+            (header::IF_MATCH, "W/\"7\""),
+            (header::IF_NONE_MATCH, "\"7\""),
+        ] {
+            assert_eq!(
+                read(name, value).unwrap_err().code,
+                "invalid_precondition",
+                "{value}"
+            );
         }
     }
 }

@@ -32,10 +32,18 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for MaybeJson
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         if request.headers().contains_key(header::CONTENT_TYPE) {
-            return Json::from_request(request, state).await.map(|json| Self(json.0));
+            return Json::from_request(request, state)
+                .await
+                .map(|json| Self(json.0));
         }
-        let body = Bytes::from_request(request, state).await.map_err(|_| broken())?;
-        if body.is_empty() { Ok(Self(T::default())) } else { Err(not_json()) }
+        let body = Bytes::from_request(request, state)
+            .await
+            .map_err(|_| broken())?;
+        if body.is_empty() {
+            Ok(Self(T::default()))
+        } else {
+            Err(not_json())
+        }
     }
 }
 
@@ -44,7 +52,9 @@ async fn body<S: Send + Sync>(request: Request, state: &S) -> Result<Bytes, Prob
         return Err(not_json());
     }
     // `layers` has read it, within the limit.
-    Bytes::from_request(request, state).await.map_err(|_| broken())
+    Bytes::from_request(request, state)
+        .await
+        .map_err(|_| broken())
 }
 
 fn broken() -> Problem {
@@ -60,8 +70,16 @@ fn not_json() -> Problem {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let media = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let media = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let media = media
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
 }
 
@@ -70,9 +88,15 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Problem> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value: serde_json::Value =
         serde_path_to_error::deserialize(&mut reader).map_err(|error| malformed(&error))?;
-    reader.end().map_err(|error| Problem::bad_request("malformed_json", error.to_string()))?;
+    reader
+        .end()
+        .map_err(|error| Problem::bad_request("malformed_json", error.to_string()))?;
     if let Some(pointer) = find_nul(&value, String::new()) {
-        return Err(Problem::field(pointer, "nul_character", "U+0000 cannot be stored; leave it out"));
+        return Err(Problem::field(
+            pointer,
+            "nul_character",
+            "U+0000 cannot be stored; leave it out",
+        ));
     }
     serde_path_to_error::deserialize(value).map_err(|error| {
         let pointer = pointer_of(error.path());
@@ -88,7 +112,11 @@ fn malformed(error: &serde_path_to_error::Error<serde_json::Error>) -> Problem {
         return Problem::field(pointer, "malformed_json", message);
     }
     let mut problem = Problem::bad_request("malformed_json", message.clone());
-    problem.errors.push(FieldError { pointer, code: "malformed_json", message });
+    problem.errors.push(FieldError {
+        pointer,
+        code: "malformed_json",
+        message,
+    });
     problem
 }
 
@@ -107,11 +135,16 @@ fn pointer_of(path: &serde_path_to_error::Path) -> String {
 fn find_nul(value: &serde_json::Value, at: String) -> Option<String> {
     match value {
         serde_json::Value::String(text) => text.contains('\0').then_some(at),
-        serde_json::Value::Array(items) => {
-            items.iter().enumerate().find_map(|(index, item)| find_nul(item, format!("{at}/{index}")))
-        }
+        serde_json::Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .find_map(|(index, item)| find_nul(item, format!("{at}/{index}"))),
         serde_json::Value::Object(fields) => fields.iter().find_map(|(key, item)| {
-            if key.contains('\0') { Some(at.clone()) } else { find_nul(item, format!("{at}/{key}")) }
+            if key.contains('\0') {
+                Some(at.clone())
+            } else {
+                find_nul(item, format!("{at}/{key}"))
+            }
         }),
         _ => None,
     }
@@ -131,7 +164,9 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Query<T> {
             .map_err(|error| {
                 // "Failed to deserialize query string: limit: invalid digit found in string"
                 let text = error.body_text();
-                let text = text.strip_prefix("Failed to deserialize query string: ").unwrap_or(&text);
+                let text = text
+                    .strip_prefix("Failed to deserialize query string: ")
+                    .unwrap_or(&text);
                 match text.split_once(": ") {
                     Some((name, message)) => Problem::parameter(name, "invalid", message),
                     None => Problem::parameter("", "invalid", text),
@@ -179,9 +214,17 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         for (body, status, pointer) in [
-            (r#"{"members":[{"weight":1},{"weight":null}]}"#, 422, "/members/1/weight"),
+            (
+                r#"{"members":[{"weight":1},{"weight":null}]}"#,
+                422,
+                "/members/1/weight",
+            ),
             (r#"{"members":[{"weight":NaN}]}"#, 422, "/members/0/weight"),
-            (r#"{"members":[{"weight":1,"wieght":2}]}"#, 422, "/members/0/wieght"),
+            (
+                r#"{"members":[{"weight":1,"wieght":2}]}"#,
+                422,
+                "/members/0/wieght",
+            ),
             ("{\"members\":[],\"note\":\"a\\u0000b\"}", 422, "/note"),
             (r#"{"members":["#, 400, "/members"),
             ("rubbish", 400, ""),
@@ -194,6 +237,9 @@ mod tests {
 
     #[test]
     fn something_after_the_body_is_refused() {
-        assert_eq!(parse::<Body>(br#"{"members":[]} x"#).unwrap_err().status, 400);
+        assert_eq!(
+            parse::<Body>(br#"{"members":[]} x"#).unwrap_err().status,
+            400
+        );
     }
 }

@@ -14,12 +14,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{
-    Api,
-    access::Ctx,
-    layers,
-    problem::Problem,
-};
+use super::{Api, access::Ctx, layers, problem::Problem};
 use crate::app::App;
 
 pub(super) const KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -27,17 +22,30 @@ pub(super) const REPLAYED: HeaderName = HeaderName::from_static("idempotent-repl
 /// Beyond the time limit of a request, so that a lease ends only after its holder did.
 const LEASE_BEYOND_MS: u64 = 5_000;
 /// Headers that belong to an answer.
-const KEPT: [HeaderName; 4] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG, header::RETRY_AFTER];
+const KEPT: [HeaderName; 4] = [
+    header::CONTENT_TYPE,
+    header::LOCATION,
+    header::ETAG,
+    header::RETRY_AFTER,
+];
 /// Answers above this are not kept; none of ours is.
 const LARGEST: usize = 4 << 20;
 
 /// The key of a request, if it has one.
 pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    let Some(value) = headers.get(KEY) else { return Ok(None) };
-    let text = value.to_str().ok().filter(|text| (1..=255).contains(&text.len()));
+    let Some(value) = headers.get(KEY) else {
+        return Ok(None);
+    };
+    let text = value
+        .to_str()
+        .ok()
+        .filter(|text| (1..=255).contains(&text.len()));
     let text = text.filter(|text| !text.contains(['{', '}']) && text.trim() == *text);
     text.map(|text| Some(text.to_owned())).ok_or_else(|| {
-        Problem::bad_request("invalid_idempotency_key", "Idempotency-Key: 1 to 255 visible ASCII characters, no braces.")
+        Problem::bad_request(
+            "invalid_idempotency_key",
+            "Idempotency-Key: 1 to 255 visible ASCII characters, no braces.",
+        )
     })
 }
 
@@ -52,25 +60,45 @@ pub(super) async fn answer_again(State(api): State<Api>, request: Request, next:
 }
 
 async fn run(api: &Api, request: Request, next: Next) -> Result<Response, Problem> {
-    let Some(text) = key(request.headers())? else { return Ok(next.run(request).await) };
+    let Some(text) = key(request.headers())? else {
+        return Ok(next.run(request).await);
+    };
     let (mut parts, body) = request.into_parts();
     let ctx = Ctx::of(api, &mut parts).await?;
-    let body = to_bytes(body, usize::MAX).await.map_err(|error| Problem::internal(&error))?;
+    let body = to_bytes(body, usize::MAX)
+        .await
+        .map_err(|error| Problem::internal(&error))?;
     let mut hash = Sha256::new();
-    for part in [parts.method.as_str(), parts.uri.path(), parts.uri.query().unwrap_or_default()] {
+    for part in [
+        parts.method.as_str(),
+        parts.uri.path(),
+        parts.uri.query().unwrap_or_default(),
+    ] {
         hash.update(part);
         hash.update([0]);
     }
     hash.update(&body);
-    let key = IdempotencyKey { corp: ctx.id().clone(), caller: ctx.key, key: text, request: hash.finalize().into() };
+    let key = IdempotencyKey {
+        corp: ctx.id().clone(),
+        caller: ctx.key,
+        key: text,
+        request: hash.finalize().into(),
+    };
     let now_ms = api.app.now_ms();
     let lease_ms = api.app.config.http.timeout_ms + LEASE_BEYOND_MS;
-    match api.app.ledger.idempotency().begin(&key, lease_ms, now_ms).await? {
+    match api
+        .app
+        .ledger
+        .idempotency()
+        .begin(&key, lease_ms, now_ms)
+        .await?
+    {
         Begun::Answered(answer) => Ok(replayed(answer)),
         Begun::Other => Err(other_request()),
         Begun::Running { until_ms } => {
             let seconds = until_ms.saturating_sub(now_ms).div_ceil(1000).clamp(1, 60);
-            let detail = "The first request with this Idempotency-Key still runs. Ask again for its answer.";
+            let detail =
+                "The first request with this Idempotency-Key still runs. Ask again for its answer.";
             let problem = Problem::conflict("still_running", detail);
             Err(problem.with_retry_after(u32::try_from(seconds).unwrap_or(1)))
         }
@@ -88,8 +116,13 @@ async fn run(api: &Api, request: Request, next: Next) -> Result<Response, Proble
 }
 
 pub(super) fn other_request() -> Problem {
-    let detail = "This Idempotency-Key was used for another request. Choose a new one for each request.";
-    Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "idempotency_key_reused", detail)
+    let detail =
+        "This Idempotency-Key was used for another request. Choose a new one for each request.";
+    Problem::new(
+        StatusCode::UNPROCESSABLE_ENTITY,
+        "idempotency_key_reused",
+        detail,
+    )
 }
 
 /// Keeps the answer if it is one for good; otherwise the key may be tried again at once.
@@ -101,7 +134,11 @@ async fn keep(app: &App, key: &IdempotencyKey, claim: Uuid, response: Response) 
     let body = to_bytes(body, LARGEST).await.unwrap_or_default();
     let kept = match (for_good, std::str::from_utf8(&body)) {
         (true, Ok(text)) => {
-            let answer = KeptAnswer { status: status.as_u16(), body: text.to_owned(), headers: headers(&parts.headers) };
+            let answer = KeptAnswer {
+                status: status.as_u16(),
+                body: text.to_owned(),
+                headers: headers(&parts.headers),
+            };
             table.finish(key, claim, &answer).await.map(drop)
         }
         _ => table.give_up(key, claim).await,
@@ -115,7 +152,10 @@ async fn keep(app: &App, key: &IdempotencyKey, claim: Uuid, response: Response) 
 fn is_passing(status: StatusCode) -> bool {
     matches!(
         status,
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
+        StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::REQUEST_TIMEOUT
+            | StatusCode::TOO_MANY_REQUESTS
     )
 }
 
@@ -133,7 +173,9 @@ fn replayed(answer: KeptAnswer) -> Response {
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_TYPE);
     for (name, value) in answer.headers.as_object().into_iter().flatten() {
-        let value = value.as_str().and_then(|value| HeaderValue::try_from(value).ok());
+        let value = value
+            .as_str()
+            .and_then(|value| HeaderValue::try_from(value).ok());
         if let (Ok(name), Some(value)) = (HeaderName::try_from(name), value) {
             headers.insert(name, value);
         }

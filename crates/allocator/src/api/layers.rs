@@ -63,7 +63,11 @@ async fn identify(mut request: Request, next: Next) -> Response {
         .map_or_else(|| uuid::Uuid::now_v7().to_string(), str::to_owned);
     let begun = Instant::now();
     // The template, not the path: that may name a customer.
-    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or("none", MatchedPath::as_str)
+        .to_owned();
     let method = request.method().clone();
     let value = HeaderValue::try_from(&id).unwrap_or(HeaderValue::from_static("invalid"));
     request.headers_mut().insert(REQUEST_ID, value.clone());
@@ -79,12 +83,18 @@ async fn identify(mut request: Request, next: Next) -> Response {
 
 /// Letters, digits and a few signs: it goes into logs and answers.
 fn is_id(id: &str) -> bool {
-    !id.is_empty() && id.len() <= LONGEST_ID && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
+    !id.is_empty()
+        && id.len() <= LONGEST_ID
+        && id
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
 }
 
 fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    let text = text
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default();
     let cause = std::io::Error::other(format!("panic: {text}"));
     Problem::internal(&cause).into_response()
 }
@@ -104,18 +114,27 @@ async fn limit_time(State(api): State<Api>, request: Request, next: Next) -> Res
 async fn limit_body(State(api): State<Api>, request: Request, next: Next) -> Response {
     let limit = api.app.config.http.body_limit;
     let (parts, body) = request.into_parts();
-    let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let announced = parts
+        .headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
         drain(&parts.headers, body);
         return too_large(limit).into_response();
     }
     match read(body, limit).await {
-        Read::Whole(bytes) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Read::Whole(bytes) => {
+            next.run(Request::from_parts(parts, Body::from(bytes)))
+                .await
+        }
         Read::TooLarge(rest) => {
             drain(&parts.headers, rest);
             too_large(limit).into_response()
         }
-        Read::Broken => Problem::bad_request("broken_body", "The body could not be read to its end.").into_response(),
+        Read::Broken => {
+            Problem::bad_request("broken_body", "The body could not be read to its end.")
+                .into_response()
+        }
     }
 }
 

@@ -48,9 +48,14 @@ pub(crate) struct Api {
 
 /// All of it: the routes, their description and the page that shows it.
 pub fn router(app: Arc<App>) -> Router {
-    let api = Api { app, keys: access::Keys::default() };
+    let api = Api {
+        app,
+        keys: access::Keys::default(),
+    };
     let (routes, description) = described(&api).split_for_parts();
-    let routes = routes.with_state(api.clone()).merge(docs::routes(description));
+    let routes = routes
+        .with_state(api.clone())
+        .merge(docs::routes(description));
     layers::around(routes, &api)
 }
 
@@ -70,7 +75,10 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(pools::routes())
         .merge(presence::routes())
         .merge(quotas::routes())
-        .route_layer(middleware::from_fn_with_state(api.clone(), idempotent::answer_again));
+        .route_layer(middleware::from_fn_with_state(
+            api.clone(),
+            idempotent::answer_again,
+        ));
     let corp = repeatable.merge(allocations::deciding());
     OpenApiRouter::with_openapi(docs::head()).nest("/api/v1/corps/{corp_id}", corp)
 }

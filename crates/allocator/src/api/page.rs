@@ -50,7 +50,11 @@ impl PageQuery {
     pub(super) fn limit(&self) -> Result<u32, Problem> {
         match self.limit.unwrap_or(USUAL) {
             limit @ 1..=LONGEST => Ok(limit),
-            _ => Err(Problem::parameter("limit", "out_of_range", format!("must be 1 to {LONGEST}"))),
+            _ => Err(Problem::parameter(
+                "limit",
+                "out_of_range",
+                format!("must be 1 to {LONGEST}"),
+            )),
         }
     }
 
@@ -59,7 +63,10 @@ impl PageQuery {
     }
 
     pub(super) fn request(&self) -> Result<PageRequest, Problem> {
-        Ok(PageRequest { limit: self.limit()?, cursor: self.cursor.clone() })
+        Ok(PageRequest {
+            limit: self.limit()?,
+            cursor: self.cursor.clone(),
+        })
     }
 }
 
@@ -85,12 +92,23 @@ pub(super) struct List<T> {
 impl<T> List<T> {
     pub(super) fn of<R>(page: ledger::Page<R>, limit: u32, item: impl FnMut(R) -> T) -> Self {
         let data = page.items.into_iter().map(item).collect();
-        Self { data, page: PageInfo { next: page.next, prev: page.previous, limit } }
+        Self {
+            data,
+            page: PageInfo {
+                next: page.next,
+                prev: page.previous,
+                limit,
+            },
+        }
     }
 }
 
 /// A page of a list that is whole in memory and sorted by a distinct text.
-pub(super) fn slice<T>(all: Vec<T>, query: &PageQuery, key: impl Fn(&T) -> &str) -> Result<List<T>, Problem> {
+pub(super) fn slice<T>(
+    all: Vec<T>,
+    query: &PageQuery,
+    key: impl Fn(&T) -> &str,
+) -> Result<List<T>, Problem> {
     let limit = query.limit()?;
     let start = match query.cursor() {
         None => 0,
@@ -108,7 +126,10 @@ pub(super) fn slice<T>(all: Vec<T>, query: &PageQuery, key: impl Fn(&T) -> &str)
     let next = (end < all.len() && end > 0).then(|| encode(true, key(&all[end - 1])));
     let prev = (start > 0 && start < all.len()).then(|| encode(false, key(&all[start])));
     let data = all.into_iter().take(end).skip(start).collect();
-    Ok(List { data, page: PageInfo { next, prev, limit } })
+    Ok(List {
+        data,
+        page: PageInfo { next, prev, limit },
+    })
 }
 
 fn encode(forward: bool, key: &str) -> String {
@@ -131,7 +152,15 @@ mod tests {
     fn both_ways_every_row_once() {
         let all: Vec<String> = (0..7).map(|n| format!("m{n}")).collect();
         let page = |cursor: Option<String>| {
-            slice(all.clone(), &PageQuery { limit: Some(3), cursor }, String::as_str).unwrap()
+            slice(
+                all.clone(),
+                &PageQuery {
+                    limit: Some(3),
+                    cursor,
+                },
+                String::as_str,
+            )
+            .unwrap()
         };
         let first = page(None);
         assert!(first.page.prev.is_none());
@@ -147,7 +176,14 @@ mod tests {
     #[test]
     fn a_limit_out_of_range_is_refused() {
         for limit in [0, 251] {
-            assert!(PageQuery { limit: Some(limit), cursor: None }.limit().is_err());
+            assert!(
+                PageQuery {
+                    limit: Some(limit),
+                    cursor: None
+                }
+                .limit()
+                .is_err()
+            );
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The only type that becomes a REST error: `application/problem+json` (RFC 9457) with a stable `code`, a public `detail`
 //! and, for bad input, one entry per field. The private cause is logged once, here.
 
+use std::ops::{Deref, DerefMut};
+
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -34,9 +36,29 @@ pub struct WecomAnswer {
     pub retry_at: Option<String>,
 }
 
-/// An error answer.
+/// An error answer. Behind a pointer, so that results stay small.
+#[derive(Debug, Clone, Serialize)]
+#[serde(transparent)]
+pub struct Problem(Box<Details>);
+
+impl Deref for Problem {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
+    }
+}
+
+impl DerefMut for Problem {
+    fn deref_mut(&mut self) -> &mut Details {
+        &mut self.0
+    }
+}
+
+/// What an error answer says.
 #[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct Problem {
+#[schema(as = Problem)]
+pub struct Details {
     /// A URI reference that names the kind of problem.
     #[serde(rename = "type")]
     pub kind: String,
@@ -61,7 +83,7 @@ pub struct Problem {
 
 impl Problem {
     pub fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self {
+        Self(Box::new(Details {
             kind: format!("/problems/{code}"),
             title: status.canonical_reason().unwrap_or("Error"),
             status: status.as_u16(),
@@ -72,7 +94,7 @@ impl Problem {
             wecom: None,
             current: None,
             retry_after_s: None,
-        }
+        }))
     }
 
     pub fn bad_request(code: &'static str, detail: impl Into<String>) -> Self {
@@ -92,7 +114,11 @@ impl Problem {
     }
 
     pub fn not_found(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, "not_found", format!("There is no such {what}."))
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            format!("There is no such {what}."),
+        )
     }
 
     pub fn conflict(code: &'static str, detail: impl Into<String>) -> Self {
@@ -100,8 +126,16 @@ impl Problem {
     }
 
     /// One wrong field. For several, extend [`Problem::errors`].
-    pub fn field(pointer: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        Self::fields(vec![FieldError { pointer: pointer.into(), code, message: message.into() }])
+    pub fn field(
+        pointer: impl Into<String>,
+        code: &'static str,
+        message: impl Into<String>,
+    ) -> Self {
+        Self::fields(vec![FieldError {
+            pointer: pointer.into(),
+            code,
+            message: message.into(),
+        }])
     }
 
     /// A query parameter that is wrong.
@@ -110,7 +144,11 @@ impl Problem {
     }
 
     pub fn cursor() -> Self {
-        Self::parameter("cursor", "invalid_cursor", "not a cursor of this list; begin without one")
+        Self::parameter(
+            "cursor",
+            "invalid_cursor",
+            "not a cursor of this list; begin without one",
+        )
     }
 
     pub fn fields(errors: Vec<FieldError>) -> Self {
@@ -133,7 +171,11 @@ impl Problem {
     /// Our fault. The cause is logged, the caller learns only that.
     pub fn internal(cause: &dyn std::error::Error) -> Self {
         tracing::error!(error = %chain(cause), "request failed");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "Something failed on our side; the log names it by request_id.")
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "Something failed on our side; the log names it by request_id.",
+        )
     }
 
     fn store(name: &str, cause: &dyn std::error::Error) -> Self {
@@ -182,7 +224,11 @@ impl From<roster::Error> for Problem {
 
 impl From<inbox::Error> for Problem {
     fn from(error: inbox::Error) -> Self {
-        if error.is_passing() { Self::store("Redis", &error) } else { Self::internal(&error) }
+        if error.is_passing() {
+            Self::store("Redis", &error)
+        } else {
+            Self::internal(&error)
+        }
     }
 }
 
@@ -217,7 +263,10 @@ impl IntoResponse for Problem {
         let retry_after = self.retry_after_s;
         let mut response = (status, Json(self)).into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

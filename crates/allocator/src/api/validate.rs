@@ -10,8 +10,17 @@ use super::problem::{FieldError, Problem};
 pub(super) struct Fields(Vec<FieldError>);
 
 impl Fields {
-    pub(super) fn wrong(&mut self, pointer: impl Into<String>, code: &'static str, message: impl Into<String>) {
-        self.0.push(FieldError { pointer: pointer.into(), code, message: message.into() });
+    pub(super) fn wrong(
+        &mut self,
+        pointer: impl Into<String>,
+        code: &'static str,
+        message: impl Into<String>,
+    ) {
+        self.0.push(FieldError {
+            pointer: pointer.into(),
+            code,
+            message: message.into(),
+        });
     }
 
     /// An id or word of `allocation`; None and an error if it is none.
@@ -20,7 +29,9 @@ impl Fields {
         pointer: impl Into<String>,
         text: &str,
     ) -> Option<T> {
-        text.parse().map_err(|error: allocation::Error| self.wrong(pointer, "invalid", error.to_string())).ok()
+        text.parse()
+            .map_err(|error: allocation::Error| self.wrong(pointer, "invalid", error.to_string()))
+            .ok()
     }
 
     /// A name for people: 1 to 100 characters, not only spaces. What is kept has no spaces around it.
@@ -31,9 +42,17 @@ impl Fields {
         if n_chars == 0 {
             self.wrong(pointer, "empty", "must not be empty");
         } else if n_chars > LONGEST {
-            self.wrong(pointer, "too_long", format!("has {n_chars} characters, at most {LONGEST} are possible"));
+            self.wrong(
+                pointer,
+                "too_long",
+                format!("has {n_chars} characters, at most {LONGEST} are possible"),
+            );
         } else if trimmed.chars().any(char::is_control) {
-            self.wrong(pointer, "control_character", "must not have control characters");
+            self.wrong(
+                pointer,
+                "control_character",
+                "must not have control characters",
+            );
         }
         trimmed.to_owned()
     }
@@ -41,14 +60,22 @@ impl Fields {
     pub(super) fn characters(&mut self, pointer: &str, text: &str, longest: usize) {
         let n_chars = text.chars().count();
         if n_chars > longest {
-            self.wrong(pointer, "too_long", format!("has {n_chars} characters, at most {longest} are possible"));
+            self.wrong(
+                pointer,
+                "too_long",
+                format!("has {n_chars} characters, at most {longest} are possible"),
+            );
         }
     }
 
     pub(super) fn bytes(&mut self, pointer: &str, text: &str, longest: usize) {
         if text.len() > longest {
             let n_bytes = text.len();
-            self.wrong(pointer, "too_long", format!("has {n_bytes} bytes of UTF-8, WeCom takes at most {longest}"));
+            self.wrong(
+                pointer,
+                "too_long",
+                format!("has {n_bytes} bytes of UTF-8, WeCom takes at most {longest}"),
+            );
         }
     }
 
@@ -58,7 +85,11 @@ impl Fields {
 
     /// Refuses the request if anything is wrong.
     pub(super) fn check(self) -> Result<(), Problem> {
-        if self.0.is_empty() { Ok(()) } else { Err(Problem::fields(self.0)) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(Problem::fields(self.0))
+        }
     }
 }
 
@@ -74,9 +105,16 @@ pub(super) struct JsonWeight(pub(super) Weight);
 impl<'de> Deserialize<'de> for JsonWeight {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // As it was written: no rounding through a float.
-        let number = serde_json::Number::deserialize(deserializer)
-            .map_err(|_| D::Error::custom("a weight is a number from 0 to 10000 with at most three decimal places"))?;
-        number.to_string().parse().map(Self).map_err(D::Error::custom)
+        let number = serde_json::Number::deserialize(deserializer).map_err(|_| {
+            D::Error::custom(
+                "a weight is a number from 0 to 10000 with at most three decimal places",
+            )
+        })?;
+        number
+            .to_string()
+            .parse()
+            .map(Self)
+            .map_err(D::Error::custom)
     }
 }
 
@@ -107,7 +145,16 @@ mod tests {
     /// Case 133.
     #[test]
     fn what_is_no_weight_is_refused() {
-        for text in ["-1", "1e9", "\"3\"", "null", "10000.001", "0.0001", "true", "[]"] {
+        for text in [
+            "-1",
+            "1e9",
+            "\"3\"",
+            "null",
+            "10000.001",
+            "0.0001",
+            "true",
+            "[]",
+        ] {
             assert!(serde_json::from_str::<JsonWeight>(text).is_err(), "{text}");
         }
     }

@@ -10,15 +10,20 @@ pub(super) struct When(pub(super) u64);
 impl When {
     pub(super) fn text(self) -> String {
         let nanos = i128::from(self.0) * 1_000_000;
-        let at = OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap_or(OffsetDateTime::UNIX_EPOCH);
-        at.format(format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z"))
-            .unwrap_or_default()
+        let at =
+            OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        at.format(format_description!(
+            "[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z"
+        ))
+        .unwrap_or_default()
     }
 
     fn parse(text: &str) -> Result<Self, &'static str> {
         let wrong = "not a time: write it as RFC 3339, for example 2026-10-14T08:00:00Z";
         let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| wrong)?;
-        u64::try_from(at.unix_timestamp_nanos() / 1_000_000).map(Self).map_err(|_| "a time before 1970")
+        u64::try_from(at.unix_timestamp_nanos() / 1_000_000)
+            .map(Self)
+            .map_err(|_| "a time before 1970")
     }
 }
 
@@ -39,7 +44,9 @@ impl utoipa::PartialSchema for When {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         utoipa::openapi::ObjectBuilder::new()
             .schema_type(utoipa::openapi::schema::Type::String)
-            .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(utoipa::openapi::KnownFormat::DateTime)))
+            .format(Some(utoipa::openapi::SchemaFormat::KnownFormat(
+                utoipa::openapi::KnownFormat::DateTime,
+            )))
             .into()
     }
 }
@@ -57,7 +64,10 @@ mod tests {
     #[test]
     fn milliseconds_and_utc() {
         assert_eq!(When(1_792_000_000_007).text(), "2026-10-14T17:46:40.007Z");
-        assert_eq!(When::parse("2026-10-15T01:46:40.007+08:00").unwrap(), When(1_792_000_000_007));
+        assert_eq!(
+            When::parse("2026-10-15T01:46:40.007+08:00").unwrap(),
+            When(1_792_000_000_007)
+        );
         assert!(When::parse("yesterday").is_err());
         assert!(When::parse("1969-12-31T00:00:00Z").is_err());
     }

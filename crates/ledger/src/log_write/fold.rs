@@ -19,6 +19,7 @@ pub(super) struct Folded<'b> {
     pub(super) outcomes: Vec<(&'b DeliveryOutcome, u64)>,
     pub(super) effects: Vec<Effect<'b>>,
     pub(super) transfers: Vec<Transfer<'b>>,
+    pub(super) audit: Vec<&'b crate::AuditRecord>,
     /// Time of the last entry.
     pub(super) last_ms: u64,
     places: Places,
@@ -161,6 +162,7 @@ impl<'b> Folded<'b> {
                 self.cancel(*allocation, None);
             }
             Change::Delivery(outcome) => self.outcomes.push((outcome, at_ms)),
+            Change::Audit(record) => self.audit.push(record),
             Change::Effect(new) => {
                 if let Some(allocation) = new.allocation {
                     self.places

@@ -88,6 +88,9 @@ pub(super) async fn changes(
     for chunk in effects.chunks(CHUNK) {
         self::effects(work, corp, chunk).await?;
     }
+    for chunk in folded.audit.chunks(CHUNK) {
+        crate::audit::write(work, corp, chunk).await?;
+    }
     crate::deliveries::write_outcomes(work, corp, &folded.outcomes).await
 }
 

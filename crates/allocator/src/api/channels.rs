@@ -1,0 +1,282 @@
+//! Channels: a poster, a page, an ad. A State leads a customer to the channel's pool.
+
+use std::collections::BTreeSet;
+
+use allocation::{ChannelId, PoolId};
+use axum::http::StatusCode;
+use ledger::{Channel, ChannelRefused, Deleted, NewChannel, Put};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Api,
+    access::{Ctx, Operator, Viewer},
+    docs::Refusals,
+    etag::{self, Condition, Versioned},
+    extract::{Json, Path, Query},
+    page::{List, list_query},
+    problem::{Details, Problem},
+    validate::Fields,
+    welcome::WelcomeMessage,
+    when::When,
+};
+use crate::people;
+
+const MOST_STATES: usize = 100;
+/// A contact way's State has at most 30 characters, an acquisition link's at most 64 bytes.
+const STATE_BYTES: usize = 64;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(get, put, delete))
+}
+
+/// What a channel is to be: the whole of it, what is left out is not.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct PutChannel {
+    /// 1 to 100 characters.
+    name: String,
+    /// The pool its customers go to.
+    pool: String,
+    /// The States that lead here, each at most 64 bytes. One that is taken out of the list still leads here: printed
+    /// posters outlive a change.
+    #[serde(default)]
+    #[schema(max_items = 100)]
+    states: Vec<String>,
+    /// Null: no welcome message.
+    welcome: Option<WelcomeMessage>,
+    /// Tell the chosen member with a text card.
+    #[serde(default = "yes")]
+    #[schema(default = true)]
+    card: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A channel as it is.
+#[derive(Debug, Serialize, ToSchema)]
+struct ChannelView {
+    id: String,
+    name: String,
+    pool: String,
+    states: Vec<String>,
+    /// Taken out of the list, and leading here all the same.
+    retired_states: Vec<String>,
+    #[schema(required)]
+    welcome: Option<WelcomeMessage>,
+    card: bool,
+    version: u64,
+    created_at: When,
+    updated_at: When,
+}
+
+impl From<Channel> for ChannelView {
+    fn from(channel: Channel) -> Self {
+        Self {
+            id: channel.id.into(),
+            name: channel.name,
+            pool: channel.pool.into(),
+            states: channel.states,
+            retired_states: channel.retired_states,
+            welcome: channel
+                .welcome
+                .and_then(|welcome| serde_json::from_value(welcome).ok()),
+            card: channel.card,
+            version: channel.version,
+            created_at: When(channel.created_ms),
+            updated_at: When(channel.updated_ms),
+        }
+    }
+}
+
+list_query! {
+    /// Channels have no filters.
+    ChannelQuery {}
+}
+
+/// All channels, the latest first.
+#[utoipa::path(get, path = "/channels", tag = "channels", operation_id = "list_channels", params(ChannelQuery),
+    responses((status = 200, body = List<ChannelView>), Refusals))]
+async fn list(
+    Viewer(ctx): Viewer,
+    Query(query): Query<ChannelQuery>,
+) -> Result<axum::Json<List<ChannelView>>, Problem> {
+    let page = query.page();
+    let channels = ctx
+        .app
+        .ledger
+        .channels()
+        .list(ctx.id(), &page.request()?)
+        .await?;
+    Ok(axum::Json(List::of(
+        channels,
+        page.limit()?,
+        ChannelView::from,
+    )))
+}
+
+/// One channel. Its `ETag` goes into `If-Match` of a change.
+#[utoipa::path(get, path = "/channels/{channel_id}", tag = "channels", operation_id = "get_channel",
+    params(("channel_id" = String, Path)), responses((status = 200, body = ChannelView), Refusals))]
+async fn get(
+    Viewer(ctx): Viewer,
+    Path(path): Path<ChannelPath>,
+) -> Result<Versioned<ChannelView>, Problem> {
+    let channel = ctx.app.ledger.channels().get(ctx.id(), &path.id()?).await?;
+    let channel = channel.ok_or_else(|| Problem::not_found("channel"))?;
+    Ok(Versioned::ok(channel.version, channel.into()))
+}
+
+/// Makes or changes a channel. `If-Match` with its ETag guards against overwriting somebody else's change,
+/// `If-None-Match: *` makes it only if it is new; without either the last writer wins.
+#[utoipa::path(put, path = "/channels/{channel_id}", tag = "channels", operation_id = "put_channel",
+    params(("channel_id" = String, Path, description = "1 to 64 characters, chosen by the caller"),
+        ("If-Match" = Option<String>, Header), ("If-None-Match" = Option<String>, Header)),
+    request_body = PutChannel,
+    responses((status = 200, body = ChannelView), (status = 201, body = ChannelView),
+        (status = 412, description = "It is at another version.", body = Details), Refusals))]
+async fn put(
+    Operator(ctx): Operator,
+    Path(path): Path<ChannelPath>,
+    Condition(condition): Condition,
+    Json(wanted): Json<PutChannel>,
+) -> Result<Versioned<ChannelView>, Problem> {
+    let id = path.id()?;
+    let new = check(&wanted)?;
+    match ctx
+        .app
+        .ledger
+        .channels()
+        .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
+        .await?
+    {
+        Put::Created(channel) => {
+            refresh(&ctx).await;
+            Ok(Versioned::created(channel.version, channel.into()))
+        }
+        Put::Changed(channel) | Put::Same(channel) => {
+            refresh(&ctx).await;
+            Ok(Versioned::ok(channel.version, channel.into()))
+        }
+        Put::Stale(channel) => Err(etag::stale(channel.map(|channel| channel.version))),
+        Put::Refused(ChannelRefused::NoPool) => Err(Problem::field(
+            "/pool",
+            "unknown_pool",
+            format!("there is no pool {}", wanted.pool),
+        )),
+        Put::Refused(ChannelRefused::StateTaken { state, channel }) => {
+            let detail = format!("The State {state} leads to the channel {channel}.");
+            Err(Problem::conflict("state_taken", detail)
+                .with_current(json!({"state": state, "channel": channel})))
+        }
+    }
+}
+
+/// Removes a channel. Its States lead to the corp's default pool from then on.
+#[utoipa::path(delete, path = "/channels/{channel_id}", tag = "channels", operation_id = "delete_channel",
+    params(("channel_id" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 204, description = "It is gone."),
+        (status = 412, description = "It is at another version.", body = Details), Refusals))]
+async fn delete(
+    Operator(ctx): Operator,
+    Path(path): Path<ChannelPath>,
+    Condition(condition): Condition,
+) -> Result<StatusCode, Problem> {
+    match ctx
+        .app
+        .ledger
+        .channels()
+        .delete(ctx.id(), &path.id()?, condition, &ctx.trail(None))
+        .await?
+    {
+        Deleted::Deleted(_) => {
+            refresh(&ctx).await;
+            Ok(StatusCode::NO_CONTENT)
+        }
+        Deleted::Absent => Err(Problem::not_found("channel")),
+        Deleted::Stale(channel) => Err(etag::stale(Some(channel.version))),
+        Deleted::Refused(never) => match never {},
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ChannelPath {
+    channel_id: String,
+}
+
+impl ChannelPath {
+    fn id(&self) -> Result<ChannelId, Problem> {
+        ChannelId::new(self.channel_id.clone())
+            .map_err(|error| Problem::bad_request("invalid_path", error.to_string()))
+    }
+}
+
+/// This process routes by it at once, the others with their next comparison.
+async fn refresh(ctx: &Ctx) {
+    if let Err(error) = people::refresh(&ctx.app, &ctx.corp).await {
+        tracing::warn!(corp = %ctx.id(), error = %error, "channels are read anew later");
+    }
+}
+
+fn check(wanted: &PutChannel) -> Result<NewChannel, Problem> {
+    let mut fields = Fields::default();
+    let name = fields.name("/name", &wanted.name);
+    let pool = fields.parse::<PoolId>("/pool", &wanted.pool);
+    if wanted.states.len() > MOST_STATES {
+        fields.wrong(
+            "/states",
+            "too_many",
+            format!("at most {MOST_STATES} States are possible"),
+        );
+    }
+    let mut seen = BTreeSet::new();
+    for (index, state) in wanted.states.iter().enumerate().take(MOST_STATES) {
+        let pointer = format!("/states/{index}");
+        if state.is_empty() {
+            fields.wrong(&pointer, "empty", "must not be empty");
+        }
+        if state.chars().any(char::is_control) {
+            fields.wrong(
+                &pointer,
+                "control_character",
+                "must not have control characters",
+            );
+        }
+        fields.bytes(&pointer, state, STATE_BYTES);
+        if !seen.insert(state) {
+            fields.wrong(
+                &pointer,
+                "duplicate_state",
+                format!("{state} is in the list twice"),
+            );
+        }
+    }
+    if let Some(welcome) = &wanted.welcome {
+        welcome.check("/welcome", &mut fields);
+    }
+    let welcome = wanted
+        .welcome
+        .as_ref()
+        .map(serde_json::to_value)
+        .transpose();
+    let welcome = welcome.map_err(|error| Problem::internal(&error))?;
+    match pool {
+        Some(pool) if fields.is_empty() => Ok(NewChannel {
+            name,
+            pool,
+            states: wanted.states.clone(),
+            welcome,
+            card: wanted.card,
+        }),
+        _ => Err(fields
+            .check()
+            .err()
+            .unwrap_or_else(|| Problem::not_found("pool"))),
+    }
+}

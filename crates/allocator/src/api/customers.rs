@@ -1,0 +1,108 @@
+//! Forgetting a person: his outside id goes, and everything that names him.
+
+use allocation::{ChannelId, SubjectKey};
+use axum::Json as Answer;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+use wecom::event::{Body, Event};
+
+use super::{
+    Api,
+    access::Admin,
+    docs::Refusals,
+    extract::{Path, Query},
+    problem::Problem,
+    validate::Fields,
+};
+use crate::reception::intake::WECOM;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(forget))
+}
+
+#[derive(Debug, Deserialize)]
+struct CustomerPath {
+    customer_id: String,
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct CustomerQuery {
+    /// The kind of the outside id; `wecom` (an external_userid) without it.
+    kind: Option<String>,
+}
+
+/// What was emptied.
+#[derive(Debug, Serialize, ToSchema)]
+struct Forgotten {
+    /// Whether the customer was known.
+    known: bool,
+    /// Raw deliveries in the ledger.
+    deliveries: u64,
+    /// Effects: payloads and answers; those not sent yet are cancelled.
+    effects: u64,
+    /// Deliveries in Redis, handled or not.
+    stream_entries: u64,
+}
+
+/// Forgets a customer: deletes the mapping to his outside id and empties raw deliveries, effects and streams. Rows that
+/// refer to him stay, and mean nobody. Repeating it is harmless; should he come again, he is new.
+#[utoipa::path(delete, path = "/customers/{customer_id}", tag = "customers", operation_id = "forget_customer",
+    params(("customer_id" = String, Path, description = "The outside id."), CustomerQuery),
+    responses((status = 200, body = Forgotten), Refusals))]
+async fn forget(
+    Admin(ctx): Admin,
+    Path(path): Path<CustomerPath>,
+    Query(query): Query<CustomerQuery>,
+) -> Result<Answer<Forgotten>, Problem> {
+    let kind = query.kind.as_deref().unwrap_or(WECOM);
+    let mut fields = Fields::default();
+    fields.parse::<ChannelId>("query:kind", kind);
+    fields.check()?;
+    let subject = SubjectKey::new(ctx.id(), kind, &path.customer_id);
+    let id = path.customer_id;
+    // First what would bring him back: deliveries that are not handled yet, and log entries that are not written yet.
+    let is_his = |_: &str, plaintext: &str| {
+        kind == WECOM && plaintext.contains(id.as_str()) && names(plaintext, &id)
+    };
+    let stream_entries = ctx.corp.inbox.scrub(is_his).await?;
+    ctx.caught_up().await?;
+    let trail = ctx.trail(None);
+    let forgotten = ctx
+        .app
+        .ledger
+        .customers()
+        .forget(ctx.id(), &subject, trail.now_ms)
+        .await?;
+    let after = json!({
+        "known": forgotten.customer,
+        "deliveries": forgotten.deliveries,
+        "effects": forgotten.effects,
+        "stream_entries": stream_entries,
+    });
+    // By the hash: the audit must not keep what was to be forgotten.
+    ctx.audit(trail.record(
+        "customer.forget",
+        format!("customers/{subject}"),
+        None,
+        Some(after),
+    ))
+    .await?;
+    Ok(Answer(Forgotten {
+        known: forgotten.customer,
+        deliveries: forgotten.deliveries,
+        effects: forgotten.effects,
+        stream_entries,
+    }))
+}
+
+/// Whether a delivery is about this customer. One that cannot be read and has his id in it is taken for his.
+fn names(plaintext: &str, id: &str) -> bool {
+    match Event::parse(plaintext).map(|event| event.body) {
+        Ok(Body::ExternalContact(contact)) => contact.external_user_id == id,
+        Ok(_) | Err(_) => true,
+    }
+}

@@ -1,0 +1,233 @@
+//! Members: people who can be given customers.
+
+use allocation::{MemberId, PoolId, Reason, model::MemberView as State};
+use ledger::{Member, MemberFilter, NewMember, Put};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Api,
+    access::{Ctx, Operator, Viewer},
+    docs::Refusals,
+    etag::{self, Condition, Versioned},
+    extract::{Json, Path, Query},
+    page::{List, list_query},
+    problem::{Details, Problem},
+    validate::{self, Fields},
+    when::When,
+};
+use crate::people;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(get, put))
+}
+
+/// What a member is to be: the whole of it, what is left out is not.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct PutMember {
+    /// Most open customers over all pools; null: no limit.
+    #[schema(maximum = 1_000_000)]
+    cap: Option<u32>,
+    /// Left out of every choice while it is set: a short code that says why, such as `on_leave`.
+    blocked: Option<String>,
+}
+
+/// A member as he is.
+#[derive(Debug, Serialize, ToSchema)]
+struct MemberView {
+    /// The userid as WeCom spells it. Letter case makes no difference.
+    userid: String,
+    #[schema(required)]
+    cap: Option<u32>,
+    #[schema(required)]
+    blocked: Option<String>,
+    /// What Redis knows of him now; null while it cannot be asked.
+    #[schema(required)]
+    state: Option<MemberState>,
+    version: u64,
+    created_at: When,
+    updated_at: When,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct MemberState {
+    online: bool,
+    /// When his presence ends unless he is heard from again.
+    #[schema(required)]
+    lease_until: Option<When>,
+    /// Open customers over all pools.
+    load: u32,
+    /// He is online, not blocked and below his cap.
+    eligible: bool,
+}
+
+list_query! {
+    /// Which members.
+    MemberQuery {
+        /// Only those of this pool.
+        pool: Option<String>,
+        /// Only those who are, or are not, blocked.
+        blocked: Option<bool>,
+    }
+}
+
+/// All members, the latest first.
+#[utoipa::path(get, path = "/members", tag = "members", operation_id = "list_members", params(MemberQuery),
+    responses((status = 200, body = List<MemberView>), Refusals))]
+async fn list(
+    Viewer(ctx): Viewer,
+    Query(query): Query<MemberQuery>,
+) -> Result<axum::Json<List<MemberView>>, Problem> {
+    let page = query.page();
+    let mut fields = Fields::default();
+    let pool = query
+        .pool
+        .as_deref()
+        .and_then(|pool| fields.parse::<PoolId>("query:pool", pool));
+    fields.check()?;
+    let filter = MemberFilter {
+        pool,
+        blocked: query.blocked,
+    };
+    let members = ctx
+        .app
+        .ledger
+        .members()
+        .list(ctx.id(), &filter, &page.request()?)
+        .await?;
+    let ids: Vec<MemberId> = members
+        .items
+        .iter()
+        .map(|member| member.member.clone())
+        .collect();
+    let states = ctx.corp.roster.members(&ids).await.ok();
+    let now_ms = ctx.app.now_ms();
+    let list = List::of(members, page.limit()?, |member| {
+        view(member, states.as_deref(), now_ms)
+    });
+    Ok(axum::Json(list))
+}
+
+/// One member. Its `ETag` goes into `If-Match` of a change.
+#[utoipa::path(get, path = "/members/{userid}", tag = "members", operation_id = "get_member",
+    params(("userid" = String, Path)), responses((status = 200, body = MemberView), Refusals))]
+async fn get(
+    Viewer(ctx): Viewer,
+    Path(path): Path<MemberPath>,
+) -> Result<Versioned<MemberView>, Problem> {
+    let member = ctx
+        .app
+        .ledger
+        .members()
+        .get(ctx.id(), &path.member()?)
+        .await?;
+    answer(&ctx, member.ok_or_else(|| Problem::not_found("member"))?).await
+}
+
+/// Makes a member known, or changes him. The userid is kept as it is spelled until WeCom is heard to spell it otherwise;
+/// two spellings that differ in letter case only are one member.
+#[utoipa::path(put, path = "/members/{userid}", tag = "members", operation_id = "put_member",
+    params(("userid" = String, Path), ("If-Match" = Option<String>, Header), ("If-None-Match" = Option<String>, Header)),
+    request_body = PutMember,
+    responses((status = 200, body = MemberView), (status = 201, body = MemberView),
+        (status = 412, description = "He is at another version.", body = Details), Refusals))]
+async fn put(
+    Operator(ctx): Operator,
+    Path(path): Path<MemberPath>,
+    Condition(condition): Condition,
+    Json(wanted): Json<PutMember>,
+) -> Result<Versioned<MemberView>, Problem> {
+    const HIGHEST_CAP: u32 = 1_000_000;
+    let id = path.member()?;
+    let mut fields = Fields::default();
+    if wanted.cap.is_some_and(|cap| cap > HIGHEST_CAP) {
+        fields.wrong(
+            "/cap",
+            "out_of_range",
+            format!("must be 0 to {HIGHEST_CAP}, or null"),
+        );
+    }
+    let blocked = wanted
+        .blocked
+        .as_deref()
+        .and_then(|code| fields.parse::<Reason>("/blocked", code));
+    fields.check()?;
+    let new = NewMember {
+        userid: path.userid,
+        cap: wanted.cap,
+        blocked,
+    };
+    let put = ctx
+        .app
+        .ledger
+        .members()
+        .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
+        .await?;
+    let (member, created) = match put {
+        Put::Created(member) => (member, true),
+        Put::Changed(member) | Put::Same(member) => (member, false),
+        Put::Stale(member) => return Err(etag::stale(member.map(|member| member.version))),
+        Put::Refused(never) => match never {},
+    };
+    if let Err(error) = people::tell_member(&ctx.app, &ctx.corp, &id).await {
+        tracing::warn!(corp = %ctx.id(), member = %id, error = %error, "Redis learns of the member later");
+    }
+    let answer = answer(&ctx, member).await?;
+    Ok(if created {
+        Versioned::created(answer.version, answer.body)
+    } else {
+        answer
+    })
+}
+
+#[derive(Debug, Deserialize)]
+struct MemberPath {
+    userid: String,
+}
+
+impl MemberPath {
+    fn member(&self) -> Result<MemberId, Problem> {
+        validate::member("path:userid", &self.userid)
+    }
+}
+
+async fn answer(ctx: &Ctx, member: Member) -> Result<Versioned<MemberView>, Problem> {
+    let states = ctx
+        .corp
+        .roster
+        .members(std::slice::from_ref(&member.member))
+        .await
+        .ok();
+    Ok(Versioned::ok(
+        member.version,
+        view(member, states.as_deref(), ctx.app.now_ms()),
+    ))
+}
+
+fn view(member: Member, states: Option<&[State]>, now_ms: u64) -> MemberView {
+    let state = states.map(|states| {
+        let state = states.iter().find(|state| state.member == member.member);
+        let lease = state
+            .map(|state| state.lease_until_ms)
+            .filter(|until| *until > now_ms);
+        MemberState {
+            online: lease.is_some(),
+            lease_until: lease.map(When),
+            load: state.map_or(0, |state| state.load),
+            eligible: lease.is_some() && state.is_some_and(|state| state.eligible),
+        }
+    });
+    MemberView {
+        userid: member.userid,
+        cap: member.cap,
+        blocked: member.blocked.map(String::from),
+        state,
+        version: member.version,
+        created_at: When(member.created_ms),
+        updated_at: When(member.updated_ms),
+    }
+}

@@ -1,0 +1,345 @@
+//! Pools: members that share incoming customers, by weight or by load.
+
+use std::collections::BTreeSet;
+
+use allocation::{MAX_MEMBERS, MAX_WEIGHTS, MemberId, PoolId, Strategy};
+use axum::http::StatusCode;
+use ledger::{Deleted, NewPool, Pool, Put};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Api,
+    access::{Ctx, Operator, Viewer},
+    docs::Refusals,
+    etag::{self, Condition, Versioned},
+    extract::{Json, Path, Query},
+    page::{List, list_query},
+    problem::{Details, Problem},
+    validate::{Fields, JsonWeight},
+    when::When,
+};
+use crate::people;
+
+/// A year; longer is never.
+const LONGEST_WINDOW_S: u64 = 366 * 24 * 60 * 60;
+
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(get, put, delete))
+}
+
+/// How a pool chooses among its free members.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum StrategyName {
+    /// Shares by weight; nobody is ever a whole customer away from his exact share.
+    WeightedRoundRobin,
+    /// The fewest open customers for his weight.
+    LeastLoad,
+}
+
+impl From<StrategyName> for Strategy {
+    fn from(name: StrategyName) -> Self {
+        match name {
+            StrategyName::WeightedRoundRobin => Self::WeightedRoundRobin,
+            StrategyName::LeastLoad => Self::LeastLoad,
+        }
+    }
+}
+
+impl From<Strategy> for StrategyName {
+    fn from(strategy: Strategy) -> Self {
+        match strategy {
+            Strategy::WeightedRoundRobin => Self::WeightedRoundRobin,
+            Strategy::LeastLoad => Self::LeastLoad,
+        }
+    }
+}
+
+/// What a pool is to be: the whole of it, what is left out is not.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct PutPool {
+    /// 1 to 100 characters.
+    name: String,
+    #[serde(default = "weighted_round_robin")]
+    #[schema(default = "weighted_round_robin")]
+    strategy: StrategyName,
+    /// Open customers stop counting this many seconds after their decision; null: never.
+    #[schema(minimum = 1, maximum = 31_622_400)]
+    load_window_seconds: Option<u64>,
+    /// Known members, each once; at most 10,000, with at most 16 distinct weights above 0.
+    members: Vec<PutPoolMember>,
+}
+
+fn weighted_round_robin() -> StrategyName {
+    StrategyName::WeightedRoundRobin
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct PutPoolMember {
+    /// The userid; letter case does not matter.
+    member: String,
+    /// 0 to 10000, at most three decimal places; 0: in the pool, but gets nothing.
+    #[schema(value_type = f64, minimum = 0, maximum = 10000)]
+    weight: JsonWeight,
+}
+
+/// A pool as it is.
+#[derive(Debug, Serialize, ToSchema)]
+struct PoolView {
+    id: String,
+    name: String,
+    strategy: StrategyName,
+    #[schema(required)]
+    load_window_seconds: Option<u64>,
+    members: Vec<PoolMemberView>,
+    version: u64,
+    created_at: When,
+    updated_at: When,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct PoolMemberView {
+    /// The userid as WeCom spells it.
+    member: String,
+    #[schema(value_type = f64)]
+    weight: JsonWeight,
+    /// Why he gets nothing at present, in every pool; null: he is not blocked.
+    #[schema(required)]
+    blocked: Option<String>,
+}
+
+impl From<Pool> for PoolView {
+    fn from(pool: Pool) -> Self {
+        let members = pool.members.into_iter().map(|member| PoolMemberView {
+            member: member.userid,
+            weight: JsonWeight(member.weight),
+            blocked: member.blocked.map(String::from),
+        });
+        Self {
+            id: pool.id.into(),
+            name: pool.name,
+            strategy: pool.strategy.into(),
+            load_window_seconds: pool.load_window_seconds,
+            members: members.collect(),
+            version: pool.version,
+            created_at: When(pool.created_ms),
+            updated_at: When(pool.updated_ms),
+        }
+    }
+}
+
+list_query! {
+    /// Pools have no filters.
+    PoolQuery {}
+}
+
+/// All pools, the latest first.
+#[utoipa::path(get, path = "/pools", tag = "pools", operation_id = "list_pools", params(PoolQuery),
+    responses((status = 200, body = List<PoolView>), Refusals))]
+async fn list(
+    Viewer(ctx): Viewer,
+    Query(query): Query<PoolQuery>,
+) -> Result<axum::Json<List<PoolView>>, Problem> {
+    let page = query.page();
+    let pools = ctx
+        .app
+        .ledger
+        .pools()
+        .list(ctx.id(), &page.request()?)
+        .await?;
+    Ok(axum::Json(List::of(pools, page.limit()?, PoolView::from)))
+}
+
+/// One pool. Its `ETag` goes into `If-Match` of a change.
+#[utoipa::path(get, path = "/pools/{pool_id}", tag = "pools", operation_id = "get_pool",
+    params(("pool_id" = String, Path)), responses((status = 200, body = PoolView), Refusals))]
+async fn get(
+    Viewer(ctx): Viewer,
+    Path(path): Path<PoolPath>,
+) -> Result<Versioned<PoolView>, Problem> {
+    let pool = ctx.app.ledger.pools().get(ctx.id(), &path.id()?).await?;
+    let pool = pool.ok_or_else(|| Problem::not_found("pool"))?;
+    Ok(Versioned::ok(pool.version, pool.into()))
+}
+
+/// Makes or changes a pool. `If-Match` with its ETag guards against overwriting somebody else's change,
+/// `If-None-Match: *` makes it only if it is new; without either the last writer wins. Members must be known.
+#[utoipa::path(put, path = "/pools/{pool_id}", tag = "pools", operation_id = "put_pool",
+    params(("pool_id" = String, Path, description = "1 to 64 characters, chosen by the caller"),
+        ("If-Match" = Option<String>, Header), ("If-None-Match" = Option<String>, Header)),
+    request_body = PutPool,
+    responses((status = 200, body = PoolView), (status = 201, body = PoolView),
+        (status = 412, description = "It is at another version.", body = Details), Refusals))]
+async fn put(
+    Operator(ctx): Operator,
+    Path(path): Path<PoolPath>,
+    Condition(condition): Condition,
+    Json(wanted): Json<PutPool>,
+) -> Result<Versioned<PoolView>, Problem> {
+    let id = path.id()?;
+    let new = check(&wanted)?;
+    match ctx
+        .app
+        .ledger
+        .pools()
+        .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
+        .await?
+    {
+        Put::Created(pool) => {
+            tell(&ctx, &id).await;
+            Ok(Versioned::created(pool.version, pool.into()))
+        }
+        Put::Changed(pool) | Put::Same(pool) => {
+            tell(&ctx, &id).await;
+            Ok(Versioned::ok(pool.version, pool.into()))
+        }
+        Put::Stale(pool) => Err(etag::stale(pool.map(|pool| pool.version))),
+        Put::Refused(unknown) => Err(unknown_members(&wanted, &unknown)),
+    }
+}
+
+/// Removes a pool. Customers it gave away stay where they are; those who wait in it wait on until they are closed or
+/// the pool comes back.
+#[utoipa::path(delete, path = "/pools/{pool_id}", tag = "pools", operation_id = "delete_pool",
+    params(("pool_id" = String, Path), ("If-Match" = Option<String>, Header)),
+    responses((status = 204, description = "It is gone."),
+        (status = 412, description = "It is at another version.", body = Details), Refusals))]
+async fn delete(
+    Operator(ctx): Operator,
+    Path(path): Path<PoolPath>,
+    Condition(condition): Condition,
+) -> Result<StatusCode, Problem> {
+    let id = path.id()?;
+    if people::default_pool(&ctx.corp).as_ref() == Some(&id) {
+        let detail =
+            "It is the corp's default pool (corps.<id>.default_pool in the configuration).";
+        return Err(Problem::conflict("pool_in_use", detail));
+    }
+    match ctx
+        .app
+        .ledger
+        .pools()
+        .delete(ctx.id(), &id, condition, &ctx.trail(None))
+        .await?
+    {
+        Deleted::Deleted(_) => {
+            tell(&ctx, &id).await;
+            Ok(StatusCode::NO_CONTENT)
+        }
+        Deleted::Absent => Err(Problem::not_found("pool")),
+        Deleted::Stale(pool) => Err(etag::stale(Some(pool.version))),
+        Deleted::Refused(channels) => {
+            let names: Vec<&str> = channels.iter().map(|channel| channel.as_str()).collect();
+            let detail = format!(
+                "Channels lead to it: {}. Point them to another pool first.",
+                names.join(", ")
+            );
+            Err(Problem::conflict("pool_in_use", detail).with_current(json!({"channels": names})))
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct PoolPath {
+    pool_id: String,
+}
+
+impl PoolPath {
+    fn id(&self) -> Result<PoolId, Problem> {
+        PoolId::new(self.pool_id.clone())
+            .map_err(|error| Problem::bad_request("invalid_path", error.to_string()))
+    }
+}
+
+/// Redis is told at once. If it cannot be, the loop in `people` does it: the change itself is safe.
+async fn tell(ctx: &Ctx, id: &PoolId) {
+    if let Err(error) = people::tell_pool(&ctx.app, &ctx.corp, id).await {
+        tracing::warn!(corp = %ctx.id(), pool = %id, error = %error, "Redis learns of the pool later");
+    }
+}
+
+fn check(wanted: &PutPool) -> Result<NewPool, Problem> {
+    let mut fields = Fields::default();
+    let name = fields.name("/name", &wanted.name);
+    if wanted
+        .load_window_seconds
+        .is_some_and(|seconds| !(1..=LONGEST_WINDOW_S).contains(&seconds))
+    {
+        fields.wrong(
+            "/load_window_seconds",
+            "out_of_range",
+            format!("must be 1 to {LONGEST_WINDOW_S}, or null"),
+        );
+    }
+    if wanted.members.len() > MAX_MEMBERS {
+        fields.wrong(
+            "/members",
+            "too_many",
+            format!("at most {MAX_MEMBERS} members are possible"),
+        );
+    }
+    let mut seen = BTreeSet::new();
+    let mut members = Vec::with_capacity(wanted.members.len());
+    for (index, place) in wanted.members.iter().enumerate().take(MAX_MEMBERS) {
+        let pointer = format!("/members/{index}/member");
+        let Some(member) = fields.parse::<MemberId>(pointer.clone(), &place.member) else {
+            continue;
+        };
+        if !seen.insert(member.clone()) {
+            fields.wrong(
+                pointer,
+                "duplicate_member",
+                format!("{} is in the list twice", place.member),
+            );
+        }
+        members.push((member, place.weight.0));
+    }
+    let weights: BTreeSet<_> = members
+        .iter()
+        .map(|(_, weight)| *weight)
+        .filter(|weight| !weight.is_zero())
+        .collect();
+    if weights.len() > MAX_WEIGHTS {
+        let message = format!(
+            "{} distinct weights, at most {MAX_WEIGHTS} are possible",
+            weights.len()
+        );
+        fields.wrong("/members", "too_many_weights", message);
+    }
+    fields.check()?;
+    let strategy = wanted.strategy.into();
+    Ok(NewPool {
+        name,
+        strategy,
+        load_window_seconds: wanted.load_window_seconds,
+        members,
+    })
+}
+
+fn unknown_members(wanted: &PutPool, unknown: &[MemberId]) -> Problem {
+    let mut fields = Fields::default();
+    for (index, place) in wanted.members.iter().enumerate() {
+        if MemberId::new(place.member.clone()).is_ok_and(|member| unknown.contains(&member)) {
+            let message = format!(
+                "{} is not known; PUT …/members/{} first",
+                place.member, place.member
+            );
+            fields.wrong(
+                format!("/members/{index}/member"),
+                "unknown_member",
+                message,
+            );
+        }
+    }
+    fields
+        .check()
+        .err()
+        .unwrap_or_else(|| Problem::not_found("member"))
+}

@@ -1,0 +1,343 @@
+//! Carries operations out, a batch at a time. After each batch it is written down how far it is; whoever takes over
+//! from a dead process goes on there, and does at most one batch twice, which is harmless.
+
+use std::{sync::Arc, time::Duration};
+
+use inbox::{DeliveryId, EntryId, Selection};
+use ledger::{Delivery, Operation, OperationState, PageRequest, Progress};
+use serde::Deserialize;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::when::When;
+use crate::{
+    app::{App, CorpApp},
+    backoff::{Backoff, sleep},
+    decide,
+};
+
+/// Kinds of operations.
+pub(super) const DELIVERIES: &str = "deliveries.replay";
+pub(super) const DEAD_DELIVERIES: &str = "dead_letters.replay_deliveries";
+pub(super) const DEAD_EFFECTS: &str = "dead_letters.replay_effects";
+
+/// How often an idle worker looks.
+const IDLE: Duration = Duration::from_secs(1);
+/// Much longer than a batch takes.
+const LEASE_MS: u64 = 30_000;
+/// Items of one batch: one script call.
+const BATCH: u32 = 200;
+const FIRST_ERRORS: usize = 10;
+/// A batch that fails this often not because a store is away ends the operation.
+const TRIES: u32 = 5;
+
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("ledger: {0}")]
+    Ledger(#[from] ledger::Error),
+    #[error("inbox: {0}")]
+    Inbox(#[from] inbox::Error),
+    #[error("{0}")]
+    Decide(#[from] decide::Error),
+    #[error("the operation's request cannot be read: {0}")]
+    Request(#[from] serde_json::Error),
+    #[error("the operation stands at a place that this version does not know")]
+    Cursor,
+    #[error("an operation of an unknown kind: {0}")]
+    Kind(String),
+}
+
+impl Error {
+    /// A store is away, or the corp is closed: it goes on later.
+    fn is_passing(&self) -> bool {
+        match self {
+            Self::Ledger(error) => error.is_passing(),
+            Self::Inbox(error) => error.is_passing(),
+            Self::Decide(_) => true,
+            Self::Request(_) | Self::Cursor | Self::Kind(_) => false,
+        }
+    }
+}
+
+/// Works until the program stops.
+pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    let mut backoff = Backoff::store();
+    while !stop.is_cancelled() {
+        match turn(&app, &corp, &stop).await {
+            Ok(true) => backoff.reset(),
+            Ok(false) => {
+                backoff.reset();
+                sleep(IDLE, &stop).await;
+            }
+            Err(error) => {
+                tracing::warn!(corp = %corp.id, error = %error, "operations wait");
+                backoff.wait(&stop).await;
+            }
+        }
+    }
+}
+
+/// Takes one operation to its end, if there is one; false: there is none.
+pub async fn turn(
+    app: &App,
+    corp: &CorpApp,
+    stop: &CancellationToken,
+) -> Result<bool, ledger::Error> {
+    let operations = app.ledger.operations();
+    let Some((operation, claim)) = operations.claim(&corp.id, LEASE_MS, app.now_ms()).await? else {
+        return Ok(false);
+    };
+    let id = operation.id;
+    let job = Job {
+        app,
+        corp,
+        operation,
+        claim,
+    };
+    if let Some(end) = job.run(stop).await? {
+        operations.end(id, claim, end, app.now_ms()).await?;
+    } else if stop.is_cancelled() {
+        operations.release(id, claim).await?;
+    }
+    Ok(true)
+}
+
+struct Job<'a> {
+    app: &'a App,
+    corp: &'a CorpApp,
+    operation: Operation,
+    claim: Uuid,
+}
+
+impl Job<'_> {
+    /// How it ended; None: it is not ours any more, or the program stops.
+    async fn run(
+        mut self,
+        stop: &CancellationToken,
+    ) -> Result<Option<OperationState>, ledger::Error> {
+        let mut backoff = Backoff::store();
+        let mut failed = 0;
+        loop {
+            match self.save().await? {
+                Some(OperationState::Cancelling) => return Ok(Some(OperationState::Cancelled)),
+                Some(_) => {}
+                None => return Ok(None),
+            }
+            if stop.is_cancelled() {
+                return Ok(None);
+            }
+            match self.batch().await {
+                Ok(true) => {
+                    backoff.reset();
+                    failed = 0;
+                }
+                Ok(false) => {
+                    self.save().await?;
+                    return Ok(Some(OperationState::Done));
+                }
+                Err(error) => {
+                    tracing::warn!(corp = %self.corp.id, operation = %self.operation.id, error = %error, "a batch was not done");
+                    failed += u32::from(!error.is_passing());
+                    if failed >= TRIES {
+                        note(
+                            &mut self.operation.progress,
+                            json!({"problem": error.to_string()}),
+                        );
+                        self.save().await?;
+                        return Ok(Some(OperationState::Failed));
+                    }
+                    backoff.wait(stop).await;
+                }
+            }
+        }
+    }
+
+    async fn save(&self) -> Result<Option<OperationState>, ledger::Error> {
+        let (id, progress) = (self.operation.id, &self.operation.progress);
+        self.app
+            .ledger
+            .operations()
+            .save(id, self.claim, progress, LEASE_MS, self.app.now_ms())
+            .await
+    }
+
+    /// False: there is nothing left.
+    async fn batch(&mut self) -> Result<bool, Error> {
+        match self.operation.kind.as_str() {
+            DELIVERIES => self.deliveries().await,
+            DEAD_DELIVERIES => self.dead_deliveries().await,
+            DEAD_EFFECTS => self.dead_effects().await,
+            other => Err(Error::Kind(other.to_owned())),
+        }
+    }
+
+    async fn deliveries(&mut self) -> Result<bool, Error> {
+        let wanted: Replay = serde_json::from_value(self.operation.request.clone())?;
+        let table = self.app.ledger.deliveries();
+        let (rows, more) = match (
+            &wanted.delivery,
+            wanted.received_after,
+            wanted.received_before,
+        ) {
+            (Some(id), ..) => (
+                table.get(&self.corp.id, id).await?.into_iter().collect(),
+                false,
+            ),
+            (None, Some(from), Some(before)) => {
+                let after = self
+                    .operation
+                    .progress
+                    .cursor
+                    .as_deref()
+                    .map(place)
+                    .transpose()?;
+                let after = after.as_ref().map(|(ms, id)| (*ms, id.as_str()));
+                let rows = table
+                    .range(&self.corp.id, from.0, before.0, after, BATCH)
+                    .await?;
+                let more = rows.len() == BATCH as usize;
+                (rows, more)
+            }
+            _ => return Err(Error::Cursor),
+        };
+        let last = rows
+            .last()
+            .map(|row: &Delivery| format!("{}:{}", row.delivery.received_ms, row.delivery.id));
+        let rows: Vec<Delivery> = rows.into_iter().filter(|row| wanted.means(row)).collect();
+        let batch: Vec<inbox::Delivery> = rows
+            .iter()
+            .filter(|row| is_replayable(row))
+            .filter_map(again)
+            .collect();
+        if !batch.is_empty() {
+            decide::decide(self.app, self.corp, &batch, false).await?;
+        }
+        let progress = &mut self.operation.progress;
+        progress.done += batch.len() as u64;
+        progress.skipped += (rows.len() - batch.len()) as u64;
+        progress.cursor = last.or_else(|| progress.cursor.take());
+        Ok(more)
+    }
+
+    async fn dead_deliveries(&mut self) -> Result<bool, Error> {
+        let wanted: ReplayDead = serde_json::from_value(self.operation.request.clone())?;
+        let to: EntryId = wanted.to.parse().map_err(|_| Error::Cursor)?;
+        let from = match self.operation.progress.cursor.as_deref() {
+            None => EntryId::MIN,
+            Some(cursor) => {
+                let last: EntryId = cursor.parse().map_err(|_| Error::Cursor)?;
+                EntryId {
+                    ms: last.ms,
+                    seq: last.seq + 1,
+                }
+            }
+        };
+        let letters = self.corp.inbox.dead_list(from, to, BATCH as usize).await?;
+        let ids: Vec<EntryId> = letters.iter().map(|letter| letter.id).collect();
+        let Some(last) = ids.last().copied() else {
+            return Ok(false);
+        };
+        let n_letters = ids.len();
+        let replayed = self
+            .corp
+            .inbox
+            .dead_replay(&Selection::Ids(ids), false)
+            .await?
+            .replayed;
+        let progress = &mut self.operation.progress;
+        progress.done += replayed;
+        progress.skipped += n_letters as u64 - replayed.min(n_letters as u64);
+        progress.cursor = Some(last.to_string());
+        Ok(true)
+    }
+
+    async fn dead_effects(&mut self) -> Result<bool, Error> {
+        let outbox = self.app.ledger.outbox();
+        let page = PageRequest {
+            limit: BATCH,
+            cursor: self.operation.progress.cursor.clone(),
+        };
+        let page = outbox.dead(&self.corp.id, None, &page).await?;
+        let ids: Vec<Uuid> = page.items.iter().map(|row| row.id).collect();
+        let replayed = outbox
+            .replay(&self.corp.id, &ids, self.app.now_ms())
+            .await?;
+        let progress = &mut self.operation.progress;
+        progress.done += replayed.len() as u64;
+        for id in ids.iter().filter(|id| !replayed.contains(id)) {
+            progress.failed += 1;
+            note(
+                progress,
+                json!({"id": id, "problem": "what it needs is erased; it cannot be tried again"}),
+            );
+        }
+        self.corp.effects_due.notify_waiters();
+        let more = page.next.is_some();
+        progress.cursor = page.next;
+        Ok(more)
+    }
+}
+
+fn note(progress: &mut Progress, error: serde_json::Value) {
+    if progress.first_errors.len() < FIRST_ERRORS {
+        progress.first_errors.push(error);
+    }
+}
+
+/// `received_ms:id`, where the last batch ended.
+fn place(cursor: &str) -> Result<(u64, String), Error> {
+    let (ms, id) = cursor.split_once(':').ok_or(Error::Cursor)?;
+    Ok((ms.parse().map_err(|_| Error::Cursor)?, id.to_owned()))
+}
+
+/// Which deliveries are meant: one, or those of a span of time.
+#[derive(Debug, Deserialize)]
+struct Replay {
+    delivery: Option<String>,
+    received_after: Option<When>,
+    received_before: Option<When>,
+    endpoint: Option<String>,
+    event: Option<String>,
+    change_type: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ReplayDead {
+    to: String,
+}
+
+impl Replay {
+    fn means(&self, row: &Delivery) -> bool {
+        let is = |wanted: &Option<String>, found: Option<&String>| {
+            wanted.is_none() || wanted.as_ref() == found
+        };
+        is(&self.endpoint, Some(&row.delivery.endpoint))
+            && is(&self.event, row.delivery.event.as_ref())
+            && is(&self.change_type, row.delivery.change_type.as_ref())
+    }
+}
+
+/// It had no effect: nothing came of it yet, or it was ignored.
+pub(super) fn is_replayable(row: &Delivery) -> bool {
+    row.scrubbed_ms.is_none()
+        && row
+            .outcome
+            .as_deref()
+            .is_none_or(|outcome| outcome == "ignored")
+}
+
+/// As the inbox would have handed it over.
+fn again(row: &Delivery) -> Option<inbox::Delivery> {
+    let mut id = [0; 32];
+    hex::decode_to_slice(&row.delivery.id, &mut id).ok()?;
+    Some(inbox::Delivery {
+        entry: EntryId::MIN,
+        id: DeliveryId(id),
+        endpoint: row.delivery.endpoint.clone(),
+        received_ms: row.delivery.received_ms,
+        plaintext: row.delivery.body.clone(),
+        tries: 0,
+        again: false,
+    })
+}
