@@ -1,38 +1,53 @@
-//! Which connections do something, and the end of those that do not: a sender that never finishes its header
-//! (slowloris), a client that keeps a connection without using it, one that never reads its answers.
+//! What each connection is doing, and the end of those that take too long over it: a sender that never finishes its
+//! header (slowloris) or its body, a client that keeps a connection without using it, one that never reads its answers.
 //!
-//! hyper's own timer knows one time for both, and sets a new timer for each request. Here a connection notes what it
-//! is doing since which tick of a slow clock, and one task per worker looks at all of them at every tick.
+//! Timers of their own would cost every request a few. Instead a connection notes what it does since which tick of a
+//! slow clock, and one task per worker looks at all of them at every tick.
 
 use std::{
     collections::HashMap,
     io,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll},
     time::Duration,
 };
 
+use futures_util::task::AtomicWaker;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    task::AbortHandle,
 };
 
 /// Waits for a header that has begun, or for the first one.
 const HEADER: u64 = 0;
+/// The header is complete, the body is not.
+const BODY: u64 = 1;
 /// Nothing is expected, or the answer is being read.
-const IDLE: u64 = 1;
-/// A request is in the handler, which has time limits of its own.
-const BUSY: u64 = 2;
+const IDLE: u64 = 2;
+/// A request is being stored, which has a time limit of its own.
+const BUSY: u64 = 3;
+
+/// What a connection is told. Larger is more urgent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Order {
+    GoOn,
+    /// Finish the request that has begun, then close.
+    Finish,
+    /// The body does not come: answer without it.
+    GiveUpBody,
+    Close,
+}
 
 /// What one connection is doing.
 pub(crate) struct Activity {
     /// The phase in the upper half, the tick since when in the lower.
     state: AtomicU64,
+    order: AtomicU8,
+    task: AtomicWaker,
     clock: Arc<AtomicU32>,
 }
 
@@ -47,6 +62,11 @@ impl Activity {
     }
 
     /// The header is complete.
+    pub(crate) fn body(&self) {
+        self.set(BODY);
+    }
+
+    /// The body is complete.
     pub(crate) fn busy(&self) {
         self.set(BUSY);
     }
@@ -55,80 +75,117 @@ impl Activity {
     pub(crate) fn idle(&self) {
         self.set(IDLE);
     }
+
+    /// What to do now. The task that asks is woken when that changes.
+    pub(crate) fn order(&self, cx: &Context<'_>) -> Order {
+        self.task.register(cx.waker());
+        match self.order.load(Relaxed) {
+            0 => Order::GoOn,
+            1 => Order::Finish,
+            2 => Order::GiveUpBody,
+            _ => Order::Close,
+        }
+    }
+
+    fn tell(&self, order: Order) {
+        self.order.fetch_max(order as u8, Relaxed);
+        self.task.wake();
+    }
 }
 
 /// The connections of one worker.
 pub(crate) struct Connections {
-    open: Mutex<HashMap<u64, (Arc<Activity>, AbortHandle)>>,
+    open: Mutex<HashMap<u64, Arc<Activity>>>,
     next: AtomicU64,
     clock: Arc<AtomicU32>,
     tick: Duration,
     header_ticks: u32,
+    body_ticks: u32,
     idle_ticks: u32,
 }
 
+/// A connection that is open, until it is dropped.
+pub(crate) struct Watch {
+    connections: Arc<Connections>,
+    number: u64,
+    pub(crate) activity: Arc<Activity>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.connections.lock().remove(&self.number);
+    }
+}
+
 impl Connections {
-    pub(crate) fn new(header_timeout: Duration, keep_alive: Duration) -> Self {
-        // Fine enough that a time-out is at most a quarter late.
-        let shortest = header_timeout.min(keep_alive);
-        let tick = (shortest / 4).clamp(Duration::from_millis(5), Duration::from_secs(1));
+    pub(crate) fn new(header: Duration, body: Duration, keep_alive: Duration) -> Self {
+        // Fine enough that nothing ends more than a quarter late.
+        let tick = (header.min(body).min(keep_alive) / 4)
+            .clamp(Duration::from_millis(5), Duration::from_secs(1));
         // One more: the first tick may come at once.
-        let ticks = |timeout: Duration| {
-            (timeout.as_nanos().div_ceil(tick.as_nanos()) as u32).saturating_add(1)
-        };
+        let ticks =
+            |time: Duration| (time.as_nanos().div_ceil(tick.as_nanos()) as u32).saturating_add(1);
         Self {
             open: Mutex::default(),
             next: AtomicU64::default(),
             clock: Arc::default(),
-            header_ticks: ticks(header_timeout),
+            header_ticks: ticks(header),
+            body_ticks: ticks(body),
             idle_ticks: ticks(keep_alive),
             tick,
         }
     }
 
-    pub(crate) fn activity(&self) -> Arc<Activity> {
-        let activity = Activity {
+    pub(crate) fn watch(self: &Arc<Self>) -> Watch {
+        let activity = Arc::new(Activity {
             state: AtomicU64::default(),
+            order: AtomicU8::default(),
+            task: AtomicWaker::new(),
             clock: Arc::clone(&self.clock),
-        };
+        });
         activity.set(HEADER);
-        Arc::new(activity)
+        let number = self.next.fetch_add(1, Relaxed);
+        self.lock().insert(number, Arc::clone(&activity));
+        Watch {
+            connections: Arc::clone(self),
+            number,
+            activity,
+        }
     }
 
-    /// Watches the task that serves a connection. Give the number back to [`Connections::forget`].
-    pub(crate) fn watch(&self, number: u64, activity: Arc<Activity>, task: AbortHandle) {
-        self.lock().insert(number, (activity, task));
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
     }
 
-    pub(crate) fn number(&self) -> u64 {
-        self.next.fetch_add(1, Relaxed)
+    /// Tells every connection to finish.
+    pub(crate) fn finish(&self) {
+        self.lock()
+            .values()
+            .for_each(|activity| activity.tell(Order::Finish));
     }
 
-    pub(crate) fn forget(&self, number: u64) {
-        self.lock().remove(&number);
-    }
-
-    /// Ends what has been silent for too long, for ever.
+    /// Ends what takes too long, for ever.
     pub(crate) async fn sweep(&self) {
         let mut interval = tokio::time::interval(self.tick);
         loop {
             interval.tick().await;
             let now = self.clock.fetch_add(1, Relaxed).wrapping_add(1);
-            for (activity, task) in self.lock().values() {
+            for activity in self.lock().values() {
                 let state = activity.state.load(Relaxed);
-                let limit = match state >> 32 {
-                    HEADER => self.header_ticks,
-                    IDLE => self.idle_ticks,
+                let (limit, order) = match state >> 32 {
+                    HEADER => (self.header_ticks, Order::Close),
+                    BODY => (self.body_ticks, Order::GiveUpBody),
+                    IDLE => (self.idle_ticks, Order::Close),
                     _ => continue,
                 };
                 if now.wrapping_sub(state as u32) > limit {
-                    task.abort();
+                    activity.tell(order);
                 }
             }
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, (Arc<Activity>, AbortHandle)>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Activity>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,10 +1,13 @@
 //! Reading a request's body: so many bytes, in so much time, and no more than so many bytes of all requests together.
 
 use std::{
+    future::poll_fn,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
+    task::Poll,
     time::Duration,
 };
 
@@ -16,7 +19,10 @@ use hyper::{
     header,
 };
 
-use crate::refusal::Refusal;
+use crate::{
+    activity::{Activity, Order},
+    refusal::Refusal,
+};
 
 /// Bytes of bodies in memory, over all workers.
 #[derive(Debug, Clone)]
@@ -72,6 +78,7 @@ impl Drop for Share {
 #[derive(Debug, Clone)]
 pub(crate) struct Limits {
     pub(crate) bytes: usize,
+    /// For those that are refused and read to their end; the time of the others is watched by their connection.
     pub(crate) time: Duration,
     pub(crate) budget: Budget,
 }
@@ -81,6 +88,7 @@ pub(crate) async fn read(
     headers: &HeaderMap,
     mut body: Incoming,
     limits: &Limits,
+    activity: &Activity,
 ) -> Result<(Bytes, Share), Refusal> {
     // An announced length is judged before anything is read, and reading never begins: "Expect: 100-continue" is
     // then answered by the refusal.
@@ -89,9 +97,10 @@ pub(crate) async fn read(
         return Err(Refusal::TooLarge);
     }
     let mut share = limits.budget.share();
-    let result =
-        tokio::time::timeout(limits.time, collect(&mut body, limits.bytes, &mut share)).await;
-    match result.unwrap_or(Err(Refusal::SlowBody)) {
+    activity.body();
+    let result = collect(&mut body, limits.bytes, &mut share, activity).await;
+    activity.busy();
+    match result {
         Ok(bytes) => Ok((bytes, share)),
         Err(refusal) => {
             if refusal != Refusal::SlowBody {
@@ -102,10 +111,20 @@ pub(crate) async fn read(
     }
 }
 
-async fn collect(body: &mut Incoming, limit: usize, share: &mut Share) -> Result<Bytes, Refusal> {
+async fn collect(
+    body: &mut Incoming,
+    limit: usize,
+    share: &mut Share,
+    activity: &Activity,
+) -> Result<Bytes, Refusal> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();
-    while let Some(frame) = body.frame().await {
+    loop {
+        let next = poll_fn(|cx| match activity.order(cx) {
+            Order::GiveUpBody => Poll::Ready(Err(Refusal::SlowBody)),
+            _ => Pin::new(&mut *body).poll_frame(cx).map(Ok),
+        });
+        let Some(frame) = next.await? else { break };
         // Trailers mean nothing here.
         let Ok(data) = frame.map_err(|_| Refusal::BrokenBody)?.into_data() else {
             continue;

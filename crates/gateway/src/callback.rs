@@ -17,40 +17,38 @@ use wecom::{
     event::Event,
 };
 
-use crate::{body, clock, config::Kind, refusal::Refusal, routes::Route, worker::Worker};
+use crate::{
+    activity::Activity, body, clock, config::Kind, refusal::Refusal, routes::Route, worker::Worker,
+};
 
 pub(crate) type Answer = Response<Full<Bytes>>;
 
 /// Answers any request to the public address.
 pub(crate) async fn answer(
     worker: &Worker,
+    activity: &Activity,
     peer: SocketAddr,
     request: Request<Incoming>,
 ) -> Answer {
-    let begun = Instant::now();
     let id = request
         .uri()
         .path()
         .strip_prefix("/callback/")
         .unwrap_or_default();
-    let routes = worker.routes.load();
-    let result = match routes.find(id) {
+    let found = worker.routes.load().find(id);
+    let result = match &found {
         Ok(route) => match *request.method() {
             Method::GET => verify(route, request),
-            Method::POST => receive(worker, route, request, begun).await,
+            Method::POST => receive(worker, activity, route, request).await,
             _ => Err(refuse_unread(worker, request, Refusal::Method)),
-        }
-        .map_err(|refusal| (refusal, &*route.endpoint.id)),
-        // An unknown name is the sender's text: it gets into no label and no log line.
-        Err(Refusal::UnknownEndpoint) => {
-            Err((refuse_unread(worker, request, Refusal::UnknownEndpoint), ""))
-        }
-        Err(refusal) => {
-            let id = routes.known_id(id);
-            Err((refuse_unread(worker, request, refusal), id))
-        }
+        },
+        Err((refusal, _)) => Err(refuse_unread(worker, request, *refusal)),
     };
-    let mut answer = result.unwrap_or_else(|(refusal, endpoint)| {
+    let mut answer = result.unwrap_or_else(|refusal| {
+        let endpoint = match &found {
+            Ok(route) => &route.endpoint.id,
+            Err((_, endpoint)) => endpoint,
+        };
         worker.metrics.refused(endpoint, refusal);
         worker.refusals.log(refusal, endpoint, peer);
         let mut answer = plain(refusal.status(), Bytes::new());
@@ -61,7 +59,8 @@ pub(crate) async fn answer(
         }
         answer
     });
-    if worker.health.draining() {
+    // What is left of a body that was too slow is not the next request.
+    if worker.health.draining() || answer.status() == StatusCode::REQUEST_TIMEOUT {
         answer
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -85,14 +84,15 @@ fn verify(route: &Route, request: Request<Incoming>) -> Result<Answer, Refusal> 
 /// 200 only after the append. Everything authentic is stored, also what nobody can read yet.
 async fn receive(
     worker: &Worker,
+    activity: &Activity,
     route: &Route,
     request: Request<Incoming>,
-    begun: Instant,
 ) -> Result<Answer, Refusal> {
+    let begun = Instant::now();
     let metrics = &route.endpoint.metrics;
     metrics.received.increment(1);
     let (head, body) = request.into_parts();
-    let (body, _share) = body::read(&head.headers, body, &worker.body_limits).await?;
+    let (body, _share) = body::read(&head.headers, body, &worker.body_limits, activity).await?;
     let query = Query::parse(head.uri.query().unwrap_or_default())?;
     let envelope = envelope::parse(&body)?;
     let opened = route.endpoint.receiver.open(&query, &envelope.encrypt)?;
@@ -100,19 +100,8 @@ async fn receive(
         metrics.older_key.increment(1);
     }
 
-    let event = Event::parse(&opened.plaintext);
-    let (dirty, suite) = match &event {
-        Ok(event) => (event.repeatable(), event.is_suite()),
-        Err(_) => {
-            metrics.unreadable.increment(1);
-            (None, route.endpoint.kind == Kind::Suite)
-        }
-    };
-    let mut delivery = NewDelivery::new(&*route.endpoint.id, clock::now_ms(), opened.plaintext);
-    if let Some((kind, entity)) = dirty {
-        delivery = delivery.with_dirty(kind, entity);
-    }
-
+    let acknowledgement = acknowledgement(route.endpoint.kind, &opened.plaintext);
+    let delivery = NewDelivery::new(&*route.endpoint.id, clock::now_ms(), opened.plaintext);
     match route
         .lane
         .store(delivery, begun + worker.store_timeout)
@@ -122,13 +111,26 @@ async fn receive(
         Appended::Duplicate => metrics.duplicate.increment(1),
         Appended::Full => return Err(Refusal::InboxFull),
     }
-    worker.metrics.acknowledged.record(begun.elapsed());
-    // A self-built app's answer would be a message to the sender: it must be empty. A suite takes anything but
-    // `success` for an error.
-    Ok(plain(
-        StatusCode::OK,
-        Bytes::from_static(if suite { b"success" } else { b"" }),
-    ))
+    worker
+        .metrics
+        .acknowledged
+        .record(begun.elapsed().as_secs_f64());
+    Ok(plain(StatusCode::OK, Bytes::from_static(acknowledgement)))
+}
+
+/// What the message's envelope wants to hear. A suite takes anything but `success` for an error; to an app an answer
+/// would be a message to the sender, so it must be empty. Only a text with the suite's mark in it is read at all.
+fn acknowledgement(kind: Kind, plaintext: &str) -> &'static [u8] {
+    const SUITE: &[u8] = b"success";
+    let marked = memchr::memmem::find(plaintext.as_bytes(), b"<InfoType").is_some();
+    if !marked && kind == Kind::App {
+        return b"";
+    }
+    match Event::parse(plaintext) {
+        Ok(event) if event.is_suite() => SUITE,
+        Err(_) if kind == Kind::Suite => SUITE,
+        _ => b"",
+    }
 }
 
 /// Refuses a request whose body was not read.

@@ -22,6 +22,8 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+use wecom::event::Event;
+
 use crate::{config, health::Health, metrics::Metrics, refusal::Refusal, store::CorpInbox};
 
 /// Callbacks of one corp that wait for their append, in all workers of the process.
@@ -159,14 +161,10 @@ impl Writer {
         while let Some(deadline) = self.next_deadline(&mut deliveries, &mut waiters) {
             match timeout_at(deadline, self.inbox.append(&deliveries)).await {
                 Ok(Ok(appended)) => {
-                    self.metrics.append.record(started.elapsed());
+                    self.metrics.append.record(started.elapsed().as_secs_f64());
                     self.metrics.append_size.record(waiters.len() as f64);
                     self.health.append_worked(&self.corp);
-                    for (waiter, appended) in waiters.into_iter().zip(appended) {
-                        // The sender may have gone; the callback is stored all the same.
-                        waiter.answer.send(appended).ok();
-                    }
-                    return;
+                    (deliveries, waiters) = answer(deliveries, waiters, appended);
                 }
                 Ok(Err(error)) => {
                     self.metrics.append_failures.increment(1);
@@ -198,4 +196,28 @@ impl Writer {
         }
         waiters.iter().map(|waiter| waiter.deadline).min()
     }
+}
+
+/// Answers everybody but the duplicates of events that may happen twice with one text: those are appended once more,
+/// now with what a second occurrence may have changed, which the inbox marks in the same call. So an event is read
+/// only if it is a duplicate, and acknowledged only after the mark.
+fn answer(
+    deliveries: Vec<NewDelivery>,
+    waiters: Vec<Waiter>,
+    appended: Vec<Appended>,
+) -> (Vec<NewDelivery>, Vec<Waiter>) {
+    let mut again = (Vec::new(), Vec::new());
+    for ((delivery, waiter), appended) in deliveries.into_iter().zip(waiters).zip(appended) {
+        if appended == Appended::Duplicate && delivery.dirty.is_none() {
+            let event = Event::parse(&delivery.plaintext).ok();
+            if let Some((kind, entity)) = event.and_then(|event| event.repeatable()) {
+                again.0.push(delivery.with_dirty(kind, entity));
+                again.1.push(waiter);
+                continue;
+            }
+        }
+        // The sender may have gone; the callback is stored all the same.
+        waiter.answer.send(appended).ok();
+    }
+    again
 }

@@ -17,6 +17,7 @@ mod clock;
 pub mod config;
 mod endpoints;
 mod health;
+mod histogram;
 mod lane;
 mod listen;
 pub mod logging;

@@ -2,12 +2,10 @@
 //! do not count into each other. What every callback touches is a handle kept in its endpoint or lane; only refusals
 //! look their counter up.
 
-use metrics::{Counter, Gauge, Histogram, Label, counter, gauge, histogram, with_local_recorder};
-use metrics_exporter_prometheus::{
-    BuildError, Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
+use metrics::{Counter, Gauge, Label, counter, gauge, with_local_recorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
-use crate::{config::EndpointConfig, refusal::Refusal};
+use crate::{config::EndpointConfig, histogram::Histogram, refusal::Refusal};
 
 /// Seconds. An acknowledgement is a round trip to Redis, an fsync when it is slow, 4 s when it fails.
 const SECONDS: [f64; 15] = [
@@ -38,19 +36,14 @@ pub(crate) struct EndpointMetrics {
     pub(crate) received: Counter,
     pub(crate) stored: Counter,
     pub(crate) duplicate: Counter,
-    pub(crate) unreadable: Counter,
     pub(crate) verified: Counter,
     pub(crate) older_key: Counter,
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Result<Self, BuildError> {
-        let recorder = PrometheusBuilder::new()
-            .set_buckets_for_metric(Matcher::Suffix("seconds".to_owned()), &SECONDS)?
-            .set_buckets_for_metric(Matcher::Suffix("size".to_owned()), &SIZES)?
-            .build_recorder();
+    pub(crate) fn new() -> Self {
+        let recorder = PrometheusBuilder::new().build_recorder();
         let count = |name: &'static str| with_local_recorder(&recorder, || counter!(name));
-        let time = |name: &'static str| with_local_recorder(&recorder, || histogram!(name));
         let reloads = |result: &'static str| {
             with_local_recorder(
                 &recorder,
@@ -60,10 +53,10 @@ impl Metrics {
         let endpoints = |state: &'static str| {
             with_local_recorder(&recorder, || gauge!("gateway_endpoints", "state" => state))
         };
-        Ok(Self {
-            acknowledged: time("gateway_acknowledgement_seconds"),
-            append: time("gateway_append_seconds"),
-            append_size: time("gateway_append_size"),
+        Self {
+            acknowledged: Histogram::new("gateway_acknowledgement_seconds", &SECONDS),
+            append: Histogram::new("gateway_append_seconds", &SECONDS),
+            append_size: Histogram::new("gateway_append_size", &SIZES),
             append_failures: count("gateway_append_failures_total"),
             buffered_bytes: with_local_recorder(&recorder, || gauge!("gateway_buffered_bytes")),
             connections: with_local_recorder(&recorder, || gauge!("gateway_connections")),
@@ -74,7 +67,7 @@ impl Metrics {
             endpoints_off: endpoints("off"),
             handle: recorder.handle(),
             recorder,
-        })
+        }
     }
 
     pub(crate) fn endpoint(&self, id: &str, config: &EndpointConfig) -> EndpointMetrics {
@@ -92,7 +85,6 @@ impl Metrics {
                 received: count("gateway_received_total"),
                 stored: count("gateway_stored_total"),
                 duplicate: count("gateway_duplicate_total"),
-                unreadable: count("gateway_unreadable_total"),
                 verified: count("gateway_verified_total"),
                 older_key: count("gateway_older_key_total"),
             }
@@ -113,13 +105,11 @@ impl Metrics {
         });
     }
 
-    /// Folds what histograms collected; call it now and then, or they grow.
-    pub(crate) fn upkeep(&self) {
-        self.handle.run_upkeep();
-    }
-
     pub(crate) fn render(&self) -> String {
-        self.handle.run_upkeep();
-        self.handle.render()
+        let mut text = self.handle.render();
+        for histogram in [&self.acknowledged, &self.append, &self.append_size] {
+            histogram.render(&mut text);
+        }
+        text
     }
 }

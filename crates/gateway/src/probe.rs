@@ -9,7 +9,6 @@ use crate::{
     config::Config,
     endpoints::Endpoints,
     health::Health,
-    metrics::Metrics,
     store::{CorpInbox, Store},
 };
 
@@ -20,7 +19,6 @@ pub(crate) async fn run(
     config: Arc<Config>,
     endpoints: watch::Receiver<Arc<Endpoints>>,
     health: Arc<Health>,
-    metrics: Arc<Metrics>,
 ) {
     let every = Duration::from_millis(config.store.probe_ms);
     let store = Arc::new(Store::new(&config));
@@ -45,7 +43,6 @@ pub(crate) async fn run(
             }
         });
         futures_util::future::join_all(asked).await;
-        metrics.upkeep();
         tokio::time::sleep(every).await;
     }
 }

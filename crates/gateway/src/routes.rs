@@ -15,39 +15,30 @@ pub(crate) struct Route {
 
 pub(crate) struct Routes {
     endpoints: Arc<Endpoints>,
-    live: HashMap<Arc<str>, Route>,
+    live: HashMap<Arc<str>, Arc<Route>>,
 }
 
 impl Routes {
     /// `lane` gives the lane of a corp.
     pub(crate) fn new(endpoints: Arc<Endpoints>, mut lane: impl FnMut(&Arc<str>) -> Lane) -> Self {
         let route = |endpoint: &Arc<Endpoint>| {
-            let lane = lane(&endpoint.corp_id);
-            (
-                Arc::clone(&endpoint.id),
-                Route {
-                    endpoint: Arc::clone(endpoint),
-                    lane,
-                },
-            )
+            let route = Route {
+                endpoint: Arc::clone(endpoint),
+                lane: lane(&endpoint.corp_id),
+            };
+            (Arc::clone(&endpoint.id), Arc::new(route))
         };
         let live = endpoints.live.values().map(route).collect();
         Self { endpoints, live }
     }
 
-    pub(crate) fn find(&self, id: &str) -> Result<&Route, Refusal> {
+    /// The route, or why there is none and the name for the log. An unknown name is the sender's text: it gets into no
+    /// label and no line.
+    pub(crate) fn find(&self, id: &str) -> Result<Arc<Route>, (Refusal, Arc<str>)> {
         match self.live.get(id) {
-            Some(route) => Ok(route),
-            None if self.endpoints.off.contains_key(id) => Err(Refusal::EndpointOff),
-            None => Err(Refusal::UnknownEndpoint),
+            Some(route) => Ok(Arc::clone(route)),
+            None if self.endpoints.off.contains_key(id) => Err((Refusal::EndpointOff, id.into())),
+            None => Err((Refusal::UnknownEndpoint, "".into())),
         }
-    }
-
-    /// The name of a switched-off endpoint as the configuration spells it.
-    pub(crate) fn known_id(&self, id: &str) -> &str {
-        self.endpoints
-            .off
-            .get_key_value(id)
-            .map_or("", |(id, _)| id)
     }
 }

@@ -28,8 +28,6 @@ use crate::{
 pub enum Error {
     #[error("configuration: {0}")]
     Configuration(#[from] config::Error),
-    #[error("metrics: {0}")]
-    Metrics(#[from] metrics_exporter_prometheus::BuildError),
     #[error("socket: {0}")]
     Socket(#[from] io::Error),
     /// A worker ended although nobody asked for it.
@@ -71,7 +69,7 @@ async fn start(
     signals: Signals,
     stored: bool,
 ) -> Result<(), Error> {
-    let metrics = Arc::new(Metrics::new()?);
+    let metrics = Arc::new(Metrics::new());
     let health = Arc::new(Health::default());
     let endpoints = Endpoints::build(&config, &metrics);
     endpoints.check_some_live()?;
@@ -144,12 +142,8 @@ impl Gateway {
             listen::into_tokio(listeners.admin)?,
             admin_stop.clone(),
         ));
-        let (config, health, metrics) = (
-            Arc::clone(&self.config),
-            Arc::clone(&self.health),
-            Arc::clone(&self.metrics),
-        );
-        let probe = stored.then(|| tokio::spawn(probe::run(config, endpoints, health, metrics)));
+        let (config, health) = (Arc::clone(&self.config), Arc::clone(&self.health));
+        let probe = stored.then(|| tokio::spawn(probe::run(config, endpoints, health)));
         tracing::info!(%callbacks, admin = %admin_addr, workers = workers.ended.len(), "listening");
 
         let ended = loop {

@@ -3,9 +3,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    convert::Infallible,
+    future::poll_fn,
     net::SocketAddr,
     pin::pin,
     sync::{Arc, Mutex, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
@@ -20,7 +23,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    activity::{Activity, Connections, Watched},
+    activity::{Connections, Order, Watch, Watched},
     body::{Budget, Limits},
     callback,
     config::Config,
@@ -99,7 +102,7 @@ pub(crate) struct Worker {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     pub(crate) refusals: Arc<RefusalLog>,
-    connections: Connections,
+    connections: Arc<Connections>,
     stop: CancellationToken,
 }
 
@@ -130,6 +133,10 @@ pub(crate) async fn serve(shared: Shared, listener: std::net::TcpListener) -> st
 
     let served = TaskTracker::new();
     accept(&worker, listener, &served, shared.places()).await;
+    if !worker.connections.is_empty() {
+        tokio::time::sleep(LAST_REQUEST).await;
+    }
+    worker.connections.finish();
     served.close();
     served.wait().await;
     // Nobody asks any more. With the last lane's end, what was handed over is stored or given up.
@@ -157,10 +164,11 @@ impl Worker {
             metrics: Arc::clone(&shared.metrics),
             health: Arc::clone(&shared.health),
             refusals: Arc::clone(&shared.refusals),
-            connections: Connections::new(
+            connections: Arc::new(Connections::new(
                 Duration::from_millis(http.header_timeout_ms),
+                Duration::from_millis(http.body_timeout_ms),
                 Duration::from_millis(http.keep_alive_ms),
-            ),
+            )),
             stop: shared.stop.clone(),
         }
     }
@@ -207,61 +215,56 @@ fn open(
     peer: SocketAddr,
     place: OwnedSemaphorePermit,
 ) {
-    let number = worker.connections.number();
-    let activity = worker.connections.activity();
+    worker.metrics.connections.increment(1.0);
+    worker.metrics.connections_opened.increment(1);
+    let watch = worker.connections.watch();
     let open = Open {
         worker: Arc::clone(worker),
-        number,
+        watch,
         _place: place,
     };
-    let task = served.spawn(connection(open, stream, peer, Arc::clone(&activity)));
-    worker
-        .connections
-        .watch(number, activity, task.abort_handle());
+    drop(served.spawn(connection(open, stream, peer)));
 }
 
-/// An open connection, counted until it is dropped, however it ends.
+/// A connection that is open, until it is dropped, however it ends.
 struct Open {
     worker: Arc<Worker>,
-    number: u64,
+    watch: Watch,
     _place: OwnedSemaphorePermit,
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.worker.connections.forget(self.number);
         self.worker.metrics.connections.decrement(1.0);
     }
 }
 
-async fn connection(open: Open, stream: TcpStream, peer: SocketAddr, activity: Arc<Activity>) {
-    let worker = &open.worker;
-    worker.metrics.connections.increment(1.0);
-    worker.metrics.connections_opened.increment(1);
-    let io = TokioIo::new(Watched::new(stream, Arc::clone(&activity)));
+async fn connection(open: Open, stream: TcpStream, peer: SocketAddr) {
+    let (worker, activity) = (&open.worker, &open.watch.activity);
+    let io = TokioIo::new(Watched::new(stream, Arc::clone(activity)));
     let service = service_fn(async |request: Request<Incoming>| {
-        activity.busy();
-        let answer = callback::answer(worker, peer, request).await;
+        let answer = callback::answer(worker, activity, peer, request).await;
         activity.idle();
-        Ok::<_, std::convert::Infallible>(answer)
+        Ok::<_, Infallible>(answer)
     });
     let mut connection = pin!(
         http1::Builder::new()
             .max_buf_size(MAX_HEADER)
             .serve_connection(io, service)
     );
-    let ended = tokio::select! {
-        biased;
-        ended = connection.as_mut() => ended,
-        () = worker.stop.cancelled() => match tokio::time::timeout(LAST_REQUEST, connection.as_mut()).await {
-            Ok(ended) => ended,
-            Err(_) => {
+    let mut finishing = false;
+    let ended = poll_fn(|cx| {
+        match activity.order(cx) {
+            Order::Close => return Poll::Ready(Ok(())),
+            Order::Finish if !finishing => {
+                finishing = true;
                 connection.as_mut().graceful_shutdown();
-                connection.await
             }
-        },
-    };
-    if let Err(error) = ended {
+            _ => {}
+        }
+        connection.as_mut().poll(cx)
+    });
+    if let Err(error) = ended.await {
         tracing::debug!(%peer, %error, "connection ended badly");
     }
 }
