@@ -6,7 +6,7 @@
 -- ARGV[2]   payload  string  into the log, not read
 -- ARGV[3..] closings five for each: subject, then what must match (pool, member, allocation, each "" for any), reason
 --
--- Returns  {seq, now_ms, result}   result, joined by 0x1f: more, n woken, five for each woken, then four for each
+-- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then four for each
 --          that ended: allocation, pool, subject, member ("" = it waited)
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  load falls by one for each open allocation that ended; what does not match stays.

@@ -6,7 +6,7 @@
 -- ARGV[2]   payload  string  into the log, not read
 -- ARGV[3..] changes  two for each: member, end of his lease in milliseconds (0, or not after now: off)
 --
--- Returns  {seq, now_ms, result}   result, joined by 0x1f: more, n woken, five for each woken
+-- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  whoever goes keeps his credit in every pool; whoever comes finds it, and earned nothing meanwhile.
 -- Cost     O(changes * pools of the member * log members + woken * log members)

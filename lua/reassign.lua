@@ -11,7 +11,7 @@
 -- ARGV[7]   epoch      integer that the caller knows
 -- ARGV[8..] exclude    string  members that are not picked
 --
--- Returns  {seq, now_ms, result}   result, joined by 0x1f: more, n woken, five for each woken, then
+-- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then
 --          "MOVED" member epoch | "SAME" "" epoch | "NOBODY" | "FULL" | "BLOCKED" | "STALE" member epoch | "UNKNOWN"
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  the epoch rises with every move, so of two callers who know one epoch one moves it; who is left out of

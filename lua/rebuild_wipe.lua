@@ -8,7 +8,7 @@
 -- Derived  state      any     {corp}:v1:member:<m>
 -- Derived  state      any     {corp}:v1:pool:<p>
 -- Derived  state      any     {corp}:v1:config:<p>
--- Derived  state      any     {corp}:v1:class:<w>:<p>
+-- Derived  state      any     {corp}:v1:class:<l>:<p>
 -- Derived  state      any     {corp}:v1:least:<p>
 -- Derived  state      any     {corp}:v1:waiting:<p>
 -- Derived  state      any     {corp}:v1:open:<s>

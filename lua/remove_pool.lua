@@ -7,7 +7,7 @@
 -- ARGV[3]  pool     string
 -- ARGV[4]  version  integer not below the pool's
 --
--- Returns  {seq, now_ms, result}   result, joined by 0x1f: more, n woken, five for each woken, then
+-- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then
 --          "CHANGED" "" | "UNKNOWN" "" | "STALE" version
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  open allocations and the waiting list stay: nobody is lost by it. An older configuration does not bring

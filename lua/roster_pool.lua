@@ -38,12 +38,13 @@ local function load_members(ids)
 end
 
 local function count_least(m)
-  local n = 0
+  m.n_least, m.least_weight = 0, 0
   for i = 1, #m.places do
     local place = m.places[i]
-    if place.strategy == LEAST and place.weight > 0 then n = n + 1 end
+    if place.strategy == LEAST and place.weight > 0 then
+      m.n_least, m.least_weight = m.n_least + 1, place.weight
+    end
   end
-  m.n_least = n
 end
 
 -- Takes everybody out of the pool. Answers who they were, in order, and the credit of each.
@@ -57,7 +58,7 @@ local function vacate(id, content)
   else
     fold(v)
     for i = 6, #v, 2 do
-      local key = class_key(v[i], id)
+      local key = class_key(i, id)
       local flat = call('ZRANGE', key, 0, -1, 'WITHSCORES')
       for j = 1, #flat, 2 do scores[flat[j]] = tonumber(flat[j + 1]) end
       call('DEL', key)

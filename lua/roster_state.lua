@@ -6,10 +6,12 @@
 --   ready        string  generation of the state; absent: closed
 --   corp         packed  seq, time of the last operation, earliest lease end, turns
 --   leases       zset    member -> end of his presence lease
---   member:<m>   packed  load, tie, cap, lease, on, least-load pools; blocked; per pool weight, strategy, credit, id
+--   member:<m>   packed  load, tie, cap, lease, on, number of least-load pools, weight in
+--                        the last of them; blocked; per pool weight, strategy, credit, id
 --   pool:<p>     packed  base, count, sum, waiting, strategy; per class weight, head score
 --   config:<p>   text    version, strategy, members and weights; only the version when the pool was removed
---   class:<w>:<p> zset   members of one weight (in thousandths) who can be picked -> picks, in virtual terms
+--   class:<l>:<p> zset   members of one weight who can be picked -> picks, in virtual terms; a letter for each weight,
+--                        'a' for the largest
 --   least:<p>    zset    8 bytes of tie and the member -> load / weight
 --   waiting:<p>  zset    subject -> turn
 --   open:<s>     text    allocations of a subject: id, pool, member or "", holder or "", epoch, settled
@@ -19,7 +21,7 @@
 -- every pick. A member's credit is weight * V - score; a pick adds exactly 1 to his score. See model/pool.rs.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
-local sub, rep, format, concat, huge = string.sub, string.rep, string.format, table.concat, math.huge
+local sub, rep, concat, huge = string.sub, string.rep, table.concat, math.huge
 local PREFIX = sub(KEYS[1], 1, -4)
 local FIELD, RECORD = '\31', '\30'
 local BASE, COUNT, SUM, WAITING, STRATEGY = 1, 2, 3, 4, 5 -- then weight and head score of each class
@@ -33,12 +35,14 @@ local touched = {} -- pools whose waiting list may have found a member
 local woken = {}
 local ends_left, wake_left, leases_changed = 512, 64, false
 
+-- include roster_choose.lua
+
 local function broken(what)
   error({ err = 'NOT_READY ' .. what })
 end
 
 local function whole(number)
-  return format('%.0f', number)
+  return string.format('%d', number)
 end
 
 local function load_pool(id, value)
@@ -61,8 +65,9 @@ end
 local function load_member(id, value)
   local m = false
   if value then
-    local load, tie, cap, lease_end, on, n_least = unpack_struct('<dddddd', value)
-    m = { id = id, load = load, tie = tie, cap = cap, lease = lease_end, on = on, n_least = n_least, tail = sub(value, 49) }
+    local load, tie, cap, lease_end, on, n_least, least_weight = unpack_struct('<ddddddd', value)
+    m = { id = id, load = load, tie = tie, cap = cap, lease = lease_end, on = on, n_least = n_least, least_weight = least_weight,
+      tail = sub(value, 57) }
   end
   members[id] = m
   return m
@@ -96,13 +101,15 @@ local function create(id)
   local m = member(id)
   if m then return m end
   turn = turn + 1
-  m = { id = id, load = 0, tie = TIE - turn, cap = huge, lease = 0, on = 0, n_least = 0, blocked = '', places = {}, dirty = true }
+  m = { id = id, load = 0, tie = TIE - turn, cap = huge, lease = 0, on = 0, n_least = 0, least_weight = 0, blocked = '', places = {}, dirty = true }
   members[id] = m
   return m
 end
 
-local function class_key(weight, id)
-  return PREFIX .. 'class:' .. whole(weight) .. ':' .. id
+-- The set of the class that stands at v[i].
+local function class_key(i, id)
+  local letter = (i - 4) / 2
+  return PREFIX .. 'class:' .. sub('abcdefghijklmnop', letter, letter) .. ':' .. id
 end
 
 local function least_name(m)
@@ -140,7 +147,8 @@ local function leave(m, place)
     v[SUM] = v[SUM] - place.weight
   else
     fold(v)
-    local key, i = class_key(place.weight, p.id), class_of(v, place.weight)
+    local i = class_of(v, place.weight)
+    local key = class_key(i, p.id)
     local score = tonumber(call('ZSCORE', key, m.id) or broken(m.id .. ' is not in ' .. p.id))
     call('ZREM', key, m.id)
     place.credit = place.weight * v[BASE] - score
@@ -162,7 +170,7 @@ local function enter(m, place)
     fold(v)
     local score, i = place.weight * v[BASE] - place.credit, class_of(v, place.weight)
     place.credit = 0
-    call('ZADD', class_key(place.weight, p.id), score, m.id)
+    call('ZADD', class_key(i, p.id), score, m.id)
     if score < v[i + 1] then v[i + 1] = score end
   end
   v[SUM] = v[SUM] + place.weight
@@ -230,19 +238,8 @@ local function pick(p)
     if v[STRATEGY] == LEAST then
       id = sub(call('ZRANGE', PREFIX .. 'least:' .. p.id, 0, 0)[1] or broken('nobody in ' .. p.id), 9)
     else
-      local base, count, sum = v[BASE], v[COUNT] + 1, v[SUM]
-      local best, soonest, any, most = nil, huge, nil, -huge
-      for i = 6, #v, 2 do
-        local weight, head = v[i], v[i + 1]
-        local credit = weight * base + weight * count / sum - head
-        if credit > most then any, most = i, credit end
-        if credit > 1e-9 then
-          local deadline = (head + 1) / weight - base
-          if deadline < soonest then best, soonest = i, deadline end
-        end
-      end
-      class = best or any or broken('nobody in ' .. p.id)
-      key = class_key(v[class], p.id)
+      class = choose(v) or broken('nobody in ' .. p.id)
+      key = class_key(class, p.id)
       local two = call('ZRANGE', key, 0, 1, 'WITHSCORES')
       id, score, next_score = two[1] or broken('nobody in ' .. p.id), v[class + 1] + 1, tonumber(two[4] or huge)
     end
@@ -382,7 +379,7 @@ local function member_value(m)
   end
   -- Nothing to remember: in no pool, nothing open, no cap, no block, not here.
   if m.load == 0 and m.lease == 0 and m.cap == huge and tail == '\0' then return nil end
-  return pack('<dddddd', m.load, m.tie, m.cap, m.lease, m.on, m.n_least) .. tail
+  return pack('<ddddddd', m.load, m.tie, m.cap, m.lease, m.on, m.n_least, m.least_weight) .. tail
 end
 
 local function open_value(list)
@@ -438,7 +435,7 @@ local function finish(name, fields)
   else
     call('XADD', PREFIX .. 'log', id, 'o', name, 't', at, 'a', args, 'r', result, 'p', payload)
   end
-  return { seq, at, result }
+  return whole(seq) .. FIELD .. at .. FIELD .. result
 end
 
 -- Runs one operation: `body` answers the result's own fields. `keys` are read with the first call and given to it.

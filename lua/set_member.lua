@@ -8,7 +8,7 @@
 -- ARGV[4]  cap      integer open allocations at a time; "" = no limit
 -- ARGV[5]  blocked  string  reason; "" = not blocked
 --
--- Returns  {seq, now_ms, result}   result, joined by 0x1f: more, n woken, five for each woken, then "CHANGED" | "SAME"
+-- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then "CHANGED" | "SAME"
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  a cap below the load takes nothing away; it only keeps him from being picked.
 -- Cost     O(pools of the member * log members + woken * log members)

@@ -9,7 +9,7 @@
 -- ARGV[5]   strategy string  weighted_round_robin or least_load
 -- ARGV[6..] members  two for each, sorted by id: member, weight in thousandths (at most 16 distinct ones above 0)
 --
--- Returns  {seq, now_ms, result}   result, joined by 0x1f: more, n woken, five for each woken, then
+-- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then
 --          "CHANGED" "" | "SAME" "" | "STALE" version
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  unchanged content changes no share; who stays keeps his credit, and what the removed ones were owed

@@ -11,7 +11,7 @@
 --                             whatever his cap says. VOID: it ends
 -- ARGV[7]  value      string  member for KEPT, reason for VOID
 --
--- Returns  {seq, now_ms, result}   result, joined by 0x1f: more, n woken, five for each woken, then
+-- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then
 --          "DONE" member | "KEPT" former member | "VOID" member | "ALREADY" "" | "UNKNOWN" ""
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  only the allocation's own entry is read, so a repeat or a late answer changes nothing.

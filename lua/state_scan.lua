@@ -9,7 +9,7 @@
 -- Derived  texts    string  {corp}:v1:config:<p>
 -- Derived  texts    string  {corp}:v1:open:<s>
 -- Derived  texts    string  {corp}:v1:request:<id>
--- Derived  sets     zset    {corp}:v1:class:<w>:<p>
+-- Derived  sets     zset    {corp}:v1:class:<l>:<p>
 -- Derived  sets     zset    {corp}:v1:least:<p>
 -- Derived  sets     zset    {corp}:v1:waiting:<p>
 --

@@ -7,7 +7,7 @@
 -- ARGV[3]  pool     string
 -- ARGV[4]  limit    integer at most 64 count
 --
--- Returns  {seq, now_ms, result}   result, joined by 0x1f: more, n woken, five for each woken
+-- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  nobody is woken before one who has waited longer in that pool.
 -- Cost     O(woken * log members)

@@ -7,6 +7,9 @@ use crate::error::Error;
 use crate::keys::Keys;
 use crate::scripts::SCRIPTS;
 
+/// Between the fields of an answer.
+const FIELD: char = '\u{1f}';
+
 /// What an operation answered, and where it stands in the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied<T> {
@@ -43,19 +46,26 @@ pub(crate) async fn apply<C: Connection>(
     let op_args = op.args();
     let mut args: Vec<&[u8]> = vec![now.as_bytes(), payload.as_bytes()];
     args.extend(op_args.iter().map(String::as_bytes));
-    let (seq, at, result): (u64, String, String) =
-        SCRIPTS.of(op).call(connection, keys.log(), &args).await?;
-    let outcome = Outcome::parse(op, &result)?;
+    let text: String = SCRIPTS.of(op).call(connection, keys.log(), &args).await?;
+    let (seq, at_ms, result) = head(&text).ok_or_else(|| {
+        Error::Answer(allocation::Error::Unreadable {
+            what: "answer",
+            problem: text.clone(),
+        })
+    })?;
+    let outcome = Outcome::parse(op, result)?;
     Ok(Applied {
         seq,
-        at_ms: at.parse().map_err(|_| {
-            Error::Answer(allocation::Error::Unreadable {
-                what: "time",
-                problem: at,
-            })
-        })?,
+        at_ms,
         woken: outcome.woken.clone(),
         more: outcome.more,
         answer: outcome,
     })
+}
+
+/// Sequence number and time, then the result as it stands in the log.
+fn head(text: &str) -> Option<(u64, u64, &str)> {
+    let (seq, rest) = text.split_once(FIELD)?;
+    let (at_ms, result) = rest.split_once(FIELD)?;
+    Some((seq.parse().ok()?, at_ms.parse().ok()?, result))
 }

@@ -10,7 +10,7 @@
 //! | `member:<m>` | packed | load, turn of the last pick, cap, lease, eligible, pools with weight and credit |
 //! | `pool:<p>` | packed | strategy, fairness clock, weight sum, length of the waiting list, classes |
 //! | `config:<p>` | text | version and configuration |
-//! | `class:<w>:<p>` | zset | eligible members of one weight (thousandths), score = picks |
+//! | `class:<l>:<p>` | zset | eligible members of one weight (`a` the largest), score = picks |
 //! | `least:<p>` | zset | eligible members, score = load / weight |
 //! | `waiting:<p>` | zset | waiting subjects, score = turn |
 //! | `open:<subject>` | text | open and waiting allocations of a subject |

@@ -8,23 +8,27 @@ use redis::{ErrorKind, FromRedisValue, ServerErrorKind};
 use crate::connection::Connection;
 use crate::error::Error;
 
-/// What a line `-- include <file>` stands for.
-const INCLUDES: [(&str, &str); 2] = [
-    (
-        "-- include roster_state.lua\n",
-        include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../lua/roster_state.lua"
-        )),
-    ),
-    (
-        "-- include roster_pool.lua\n",
-        include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../lua/roster_pool.lua"
-        )),
-    ),
+macro_rules! lua {
+    ($file:expr) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../lua/", $file))
+    };
+}
+
+/// What a line `-- include <file>` stands for; an included file may include a later one.
+const INCLUDES: [(&str, &str); 3] = [
+    ("-- include roster_state.lua\n", lua!("roster_state.lua")),
+    ("-- include roster_pool.lua\n", lua!("roster_pool.lua")),
+    ("-- include roster_choose.lua\n", lua!("roster_choose.lua")),
 ];
+
+/// A file as it is sent.
+pub(crate) fn assemble(file: &str) -> String {
+    let mut code = file.to_owned();
+    for (line, text) in INCLUDES {
+        code = code.replace(line, text);
+    }
+    code
+}
 
 /// One script, and the hash by which Redis knows it.
 #[derive(Debug)]
@@ -35,10 +39,7 @@ pub(crate) struct Script {
 
 impl Script {
     fn new(file: &str) -> Self {
-        let mut code = file.to_owned();
-        for (line, text) in INCLUDES {
-            code = code.replacen(line, text, 1);
-        }
+        let code = assemble(file);
         let hash = redis::Script::new(&code).get_hash().to_owned();
         Self { code, hash }
     }
@@ -86,9 +87,7 @@ macro_rules! scripts {
 
         impl Scripts {
             fn new() -> Self {
-                Self { $($name: Script::new(include_str!(concat!(
-                    env!("CARGO_MANIFEST_DIR"), "/../../lua/", stringify!($name), ".lua"
-                )))),+ }
+                Self { $($name: Script::new(lua!(concat!(stringify!($name), ".lua")))),+ }
             }
 
             pub(crate) fn all(&self) -> Vec<(&'static str, &Script)> {

@@ -88,10 +88,10 @@ fn put_sorted(keys: &mut BTreeMap<String, Value>, key: String, entries: Vec<(Vec
 }
 
 fn put_orders(keys: &mut BTreeMap<String, Value>, id: &PoolId, pool: &Pool) {
-    for class in &pool.classes {
+    for (class, letter) in pool.classes.iter().zip('a'..) {
         let order = class.order.iter();
         let order = order.map(|(Score(score), member)| (member.as_str().into(), *score));
-        let key = format!("class:{}:{id}", class.weight.thousandths());
+        let key = format!("class:{letter}:{id}");
         put_sorted(keys, key, order.collect());
     }
     let least = pool.least.iter();
@@ -106,7 +106,7 @@ fn least_name(tie: u64, member: &MemberId) -> Vec<u8> {
 }
 
 fn member_bytes(member: &Member) -> Vec<u8> {
-    let n_least = member
+    let mut least = member
         .places
         .iter()
         .filter(|place| place.strategy == Strategy::LeastLoad && !place.weight.is_zero());
@@ -116,7 +116,8 @@ fn member_bytes(member: &Member) -> Vec<u8> {
         member.cap.map_or(f64::INFINITY, f64::from),
         member.lease_ms as f64,
         if member.on { 1.0 } else { 0.0 },
-        n_least.count() as f64,
+        least.clone().count() as f64,
+        least.next_back().map_or(0.0, |place| place.weight.as_f64()),
     ]);
     bytes.extend_from_slice(optional(member.blocked.as_ref()).as_bytes());
     bytes.push(0);

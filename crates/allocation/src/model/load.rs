@@ -76,13 +76,12 @@ impl Corp {
                 }
             }
             Some(("class", rest)) => {
-                let (weight, id) = rest
+                let (letter, id) = rest
                     .split_once(':')
-                    .ok_or_else(|| unreadable("no weight"))?;
-                let weight = weight.parse().map_err(|_| unreadable("no weight"))?;
-                let weight = Weight::from_thousandths(weight)?;
+                    .ok_or_else(|| unreadable("no letter"))?;
+                let at = ('a'..).position(|one| letter.chars().eq([one]));
                 let classes = &mut self.pool_mut(id)?.classes;
-                let class = classes.iter_mut().find(|class| class.weight == weight);
+                let class = at.and_then(|at| classes.get_mut(at));
                 let class = class.ok_or_else(|| unreadable("no such class"))?;
                 for (member, score) in entries {
                     class.put(&text(member)?.parse()?, *score);
@@ -181,6 +180,8 @@ fn read_member(bytes: &[u8]) -> Result<Member, Error> {
     let cap = reader.number()?;
     let lease_ms = reader.whole()?;
     let on = reader.number()? == 1.0;
+    // What follows is said by the places, too.
+    reader.number()?;
     reader.number()?;
     let blocked = match reader.text()? {
         "" => None,

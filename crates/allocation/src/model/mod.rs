@@ -16,6 +16,8 @@ mod pool;
 mod presence;
 mod reassign;
 mod settle;
+#[cfg(test)]
+mod tests;
 mod view;
 mod waiting;
 
