@@ -108,7 +108,10 @@ impl CorpConfig {
     /// Listed and generated members.
     pub fn all_members(&self) -> Vec<MemberConfig> {
         let generated = self.generate.iter().flat_map(|range| {
-            (1..=range.count).map(|number| MemberConfig::new(format!("{}{number}", range.prefix)))
+            (1..=range.count).map(|number| MemberConfig {
+                customer_limit: range.customer_limit,
+                ..MemberConfig::new(format!("{}{number}", range.prefix))
+            })
         });
         self.members.iter().cloned().chain(generated).collect()
     }
@@ -122,6 +125,24 @@ pub struct Generate {
     pub prefix: String,
     /// How many.
     pub count: u32,
+    /// See [`MemberConfig::customer_limit`].
+    #[serde(default = "default_customer_limit")]
+    pub customer_limit: usize,
+}
+
+impl Generate {
+    /// So many members with everything else by default.
+    pub fn new(prefix: impl Into<String>, count: u32) -> Self {
+        Self {
+            prefix: prefix.into(),
+            count,
+            customer_limit: default_customer_limit(),
+        }
+    }
+}
+
+fn default_customer_limit() -> usize {
+    MemberConfig::default().customer_limit
 }
 
 /// A self-built app.

@@ -225,10 +225,7 @@ async fn members_without_licence() {
 #[tokio::test]
 async fn many_followers_come_in_pages() {
     let mut config = config();
-    config.corps[0].generate = vec![wecom_sim::Generate {
-        prefix: "gen".to_owned(),
-        count: 501,
-    }];
+    config.corps[0].generate = vec![wecom_sim::Generate::new("gen", 501)];
     let client = Client::start(config).await;
     for number in 1..=501 {
         client.befriend(&format!("gen{number}"), "wm1");

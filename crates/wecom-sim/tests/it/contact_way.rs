@@ -88,10 +88,7 @@ async fn every_call_makes_another() {
 #[tokio::test]
 async fn refusals() {
     let mut config = config();
-    config.corps[0].generate = vec![wecom_sim::Generate {
-        prefix: "gen".to_owned(),
-        count: 101,
-    }];
+    config.corps[0].generate = vec![wecom_sim::Generate::new("gen", 101)];
     config.corps[0].members.extend([
         MemberConfig {
             verified: false,

@@ -156,6 +156,26 @@ async fn repeated_scans() {
     );
 }
 
+/// Generated members have WeCom's limit unless told otherwise.
+#[tokio::test]
+async fn generated_members_with_a_limit() {
+    let mut config = config();
+    let generate = wecom_sim::Generate {
+        customer_limit: 2,
+        ..wecom_sim::Generate::new("gen", 1)
+    };
+    config.corps[0].generate = vec![generate];
+    let client = Client::start(config).await;
+    let reply = client
+        .sim
+        .scan(&ScanRequest::member("gen1", "").count(3))
+        .unwrap();
+    assert_eq!(
+        reply.outcomes,
+        [(ScanOutcome::Added, 2), (ScanOutcome::MemberFull, 1)].into()
+    );
+}
+
 /// A half-add is no relation for APIs until the member confirms.
 #[tokio::test]
 async fn half_add_then_add() {

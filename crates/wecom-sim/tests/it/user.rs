@@ -63,10 +63,7 @@ async fn members_of_a_department() {
 #[tokio::test]
 async fn generated_members() {
     let mut config = config();
-    config.corps[0].generate = vec![wecom_sim::Generate {
-        prefix: "gen".to_owned(),
-        count: 300,
-    }];
+    config.corps[0].generate = vec![wecom_sim::Generate::new("gen", 300)];
     let client = Client::start(config).await;
     let answer = client
         .get("externalcontact/get_follow_user_list", &[])
