@@ -105,6 +105,7 @@ fn deny(_: &Context) -> anyhow::Result<Outcome> {
             "--offline",
             "--workspace",
             "check",
+            "--hide-inclusion-graph",
             "bans",
             "licenses",
             "sources",
