@@ -96,8 +96,8 @@ BEGIN
         FOR day IN SELECT generate_series(first, last, interval '1 day')::date LOOP
             part := parent || '_' || to_char(day, 'YYYYMMDD');
             CONTINUE WHEN to_regclass(quote_ident(part)) IS NOT NULL;
-            -- One maker at a time, until the end of the transaction; then look again.
-            PERFORM pg_advisory_xact_lock(hashtextextended('make_delivery_partitions', 0));
+            -- One maker at a time, until the end of the transaction; readers and writers go on. Then look again.
+            EXECUTE format('LOCK TABLE %I IN SHARE UPDATE EXCLUSIVE MODE', parent);
             CONTINUE WHEN to_regclass(quote_ident(part)) IS NOT NULL;
             EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS)', part, parent);
             EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', parent, part,

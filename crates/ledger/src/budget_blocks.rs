@@ -26,9 +26,13 @@ impl BudgetBlocks {
     /// The later end of a block stands.
     pub async fn save(&self, corp: &CorpId, blocks: &[BudgetBlock]) -> Result<(), Error> {
         let mut rows = blocks.to_vec();
-        // By key, the latest end last; then only the last of each key.
-        rows.sort();
-        rows.reverse();
+        // By key, the latest end first; then only the first of each key.
+        rows.sort_by(|one, two| {
+            let key = |row: &BudgetBlock| (row.api.clone(), row.scope.clone());
+            key(one)
+                .cmp(&key(two))
+                .then(two.until_ms.cmp(&one.until_ms))
+        });
         rows.dedup_by(|one, two| (&one.api, &one.scope) == (&two.api, &two.scope));
         retry(|| async {
             let mut work = self.db.single().await?;

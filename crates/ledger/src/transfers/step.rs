@@ -1,6 +1,6 @@
 //! What becomes of transfers, step by step. A transfer never steps back, and an end is an end.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use uuid::Uuid;
 
@@ -62,17 +62,16 @@ impl Transfers {
         steps: &[TransferStep],
         now_ms: u64,
     ) -> Result<HashSet<Uuid>, Error> {
-        let mut rows = steps.to_vec();
-        rows.sort_by_key(|step| step.id);
         // One step each in a call: the last.
-        rows.reverse();
-        rows.dedup_by_key(|step| step.id);
+        let last: BTreeMap<Uuid, &TransferStep> =
+            steps.iter().map(|step| (step.id, step)).collect();
+        let rows: Vec<&TransferStep> = last.into_values().collect();
         retry(|| self.try_advance(&rows, now_ms)).await
     }
 
     async fn try_advance(
         &self,
-        rows: &[TransferStep],
+        rows: &[&TransferStep],
         now_ms: u64,
     ) -> Result<HashSet<Uuid>, Error> {
         let mut work = self.db.single().await?;

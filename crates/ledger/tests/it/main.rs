@@ -5,7 +5,17 @@
     reason = "a test ends at the first surprise, helpers too"
 )]
 
+mod allocations;
 mod batches;
+mod budget_blocks;
+mod contention;
+mod corps;
+mod customers;
+mod deliveries;
+mod faults;
 mod log_write;
 mod migrations;
+mod outbox;
+mod pooler;
 mod setup;
+mod transfers;

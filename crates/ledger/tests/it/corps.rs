@@ -1,0 +1,234 @@
+//! Generations, log and snapshots: what a rebuild relies on.
+
+use ledger::{Change, Confirmed, Corp, Counter, Error, Snapshot, WriteBatch};
+
+use crate::setup::{decided, effect, entry, setup, transfer};
+
+fn of_generation(generation: u64, seq: u64) -> WriteBatch {
+    WriteBatch {
+        generation,
+        entries: vec![entry(seq, vec![])],
+    }
+}
+
+/// Section 4 of the design, "Whole or closed": a batch of an older generation is written while the rebuild is under
+/// way, and the rebuilder reads again; once the new one is open, it comes too late.
+#[tokio::test]
+async fn a_rebuild_sees_what_late_writers_add_until_it_is_confirmed() {
+    let setup = setup().await;
+    let corps = setup.ledger.corps();
+    let first = corps.bump_generation(&setup.corp).await.unwrap();
+    assert_eq!(
+        first,
+        Corp {
+            generation: 1,
+            opened_generation: 0,
+            log_seq: 0
+        }
+    );
+    assert_eq!(
+        corps.confirm_generation(&setup.corp, 1, 0).await.unwrap(),
+        Confirmed::Yes
+    );
+    setup.write_batch(&of_generation(1, 1)).await.unwrap();
+
+    let second = corps.bump_generation(&setup.corp).await.unwrap();
+    assert_eq!((second.generation, second.log_seq), (2, 1));
+    let late = setup.write_batch(&of_generation(1, 2)).await.unwrap();
+    assert_eq!((late.generation, late.log_seq), (2, 2));
+    assert_eq!(
+        corps.confirm_generation(&setup.corp, 2, 1).await.unwrap(),
+        Confirmed::ReadOn { log_seq: 2 }
+    );
+    let rest = corps.read_log(&setup.corp, 1, 10).await.unwrap();
+    assert_eq!((rest.len(), rest[0].seq, rest[0].generation), (1, 2, 1));
+
+    assert_eq!(
+        corps.confirm_generation(&setup.corp, 1, 2).await.unwrap(),
+        Confirmed::Superseded { generation: 2 }
+    );
+    assert_eq!(
+        corps.confirm_generation(&setup.corp, 2, 2).await.unwrap(),
+        Confirmed::Yes
+    );
+    let too_late = setup.write_batch(&of_generation(1, 3)).await;
+    assert!(matches!(
+        too_late,
+        Err(Error::Stale {
+            generation: 1,
+            opened: 2
+        })
+    ));
+    setup.write_batch(&of_generation(2, 3)).await.unwrap();
+    let row = corps.get(&setup.corp).await.unwrap().unwrap();
+    assert_eq!(
+        row,
+        Corp {
+            generation: 2,
+            opened_generation: 2,
+            log_seq: 3
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_rebuilder_waits_for_the_writer() {
+    let setup = setup().await;
+    let corps = setup.ledger.corps();
+    let write = setup
+        .ledger
+        .begin_log_write(&setup.corp)
+        .await
+        .unwrap()
+        .unwrap();
+    let bump = tokio::spawn({
+        let (corps, corp) = (corps.clone(), setup.corp.clone());
+        async move { corps.bump_generation(&corp).await }
+    });
+    while setup
+        .number("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        .await
+        == 0
+    {
+        tokio::task::yield_now().await;
+    }
+    write.commit(&of_generation(0, 1)).await.unwrap();
+    let row = bump.await.unwrap().unwrap();
+    assert_eq!((row.generation, row.log_seq), (1, 1));
+}
+
+#[tokio::test]
+async fn an_unknown_corp_has_no_row_until_it_is_made() {
+    let setup = setup().await;
+    let corps = setup.ledger.corps();
+    let stranger = "ww0000000000000000".parse().unwrap();
+    assert_eq!(corps.get(&stranger).await.unwrap(), None);
+    assert_eq!(
+        corps.confirm_generation(&stranger, 1, 0).await.unwrap(),
+        Confirmed::Superseded { generation: 0 }
+    );
+    assert_eq!(
+        corps.bump_generation(&stranger).await.unwrap().generation,
+        1
+    );
+    setup
+        .ledger
+        .prepare(&[stranger.clone(), setup.corp.clone()])
+        .await
+        .unwrap();
+    assert_eq!(corps.get(&stranger).await.unwrap().unwrap().generation, 1);
+}
+
+/// Concurrent rebuilders: each gets a generation of its own, the last one is confirmed.
+#[tokio::test]
+async fn two_rebuilders_get_two_generations() {
+    let setup = setup().await;
+    let corps = setup.ledger.corps();
+    let (one, two) = tokio::join!(
+        corps.bump_generation(&setup.corp),
+        corps.bump_generation(&setup.corp)
+    );
+    let (mut one, mut two) = (one.unwrap().generation, two.unwrap().generation);
+    if one > two {
+        std::mem::swap(&mut one, &mut two);
+    }
+    assert_eq!((one, two), (1, 2));
+    assert_eq!(
+        corps.confirm_generation(&setup.corp, one, 0).await.unwrap(),
+        Confirmed::Superseded { generation: 2 }
+    );
+    assert_eq!(
+        corps.confirm_generation(&setup.corp, two, 0).await.unwrap(),
+        Confirmed::Yes
+    );
+}
+
+#[tokio::test]
+async fn the_log_is_read_in_pieces_and_snapshots_are_few() {
+    let setup = setup().await;
+    let corps = setup.ledger.corps();
+    let entries = (1..=25).map(|seq| entry(seq, vec![])).collect();
+    setup
+        .write_batch(&WriteBatch {
+            generation: 0,
+            entries,
+        })
+        .await
+        .unwrap();
+    let mut read = Vec::new();
+    loop {
+        let piece = corps
+            .read_log(&setup.corp, read.last().copied().unwrap_or(3), 10)
+            .await
+            .unwrap();
+        if piece.is_empty() {
+            break;
+        }
+        read.extend(piece.into_iter().map(|row| row.seq));
+    }
+    assert_eq!(read, (4..=25).collect::<Vec<_>>());
+    assert_eq!(corps.latest_snapshot(&setup.corp).await.unwrap(), None);
+    for seq in [5, 10, 15, 20, 25, 10] {
+        corps
+            .save_snapshot(
+                &setup.corp,
+                &Snapshot {
+                    seq,
+                    dump: format!("{{{seq}}}"),
+                },
+            )
+            .await
+            .unwrap();
+    }
+    // One that is ahead of the ledger could never be folded on: it is not kept.
+    corps
+        .save_snapshot(
+            &setup.corp,
+            &Snapshot {
+                seq: 26,
+                dump: "{}".into(),
+            },
+        )
+        .await
+        .unwrap();
+    let latest = corps.latest_snapshot(&setup.corp).await.unwrap().unwrap();
+    assert_eq!(
+        latest,
+        Snapshot {
+            seq: 25,
+            dump: "{25}".into()
+        }
+    );
+    assert_eq!(setup.number("SELECT count(*) FROM snapshots").await, 3);
+}
+
+#[tokio::test]
+async fn counters_count_what_is_under_way() {
+    let setup = setup().await;
+    setup
+        .write(vec![
+            Change::Decided(decided(1, Some("mA"))),
+            Change::Decided(decided(2, None)),
+            Change::Transfer(transfer(7, 1, "mB", "mA")),
+            Change::Effect(effect("card", "1")),
+        ])
+        .await;
+    let counters = setup.ledger.counters().await.unwrap();
+    let counter = |name: &str, kind: &str, state: &str, value| Counter {
+        name: name.into(),
+        corp: setup.corp.clone(),
+        kind: kind.into(),
+        state: state.into(),
+        value,
+    };
+    let expected = [
+        counter("allocations", "", "open", 1),
+        counter("allocations", "", "waiting", 1),
+        counter("allocations_unsettled", "", "", 1),
+        counter("generation", "", "", 0),
+        counter("log_seq", "", "", 1),
+        counter("outbox", "card", "pending", 1),
+        counter("transfers", "", "planned", 1),
+    ];
+    assert_eq!(counters, expected);
+}
