@@ -18,7 +18,10 @@ where
         if let Some(value) = probe().await {
             return value;
         }
-        assert!(tokio::time::Instant::now() < limit, "waited in vain: {what}");
+        assert!(
+            tokio::time::Instant::now() < limit,
+            "waited in vain: {what}"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

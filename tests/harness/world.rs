@@ -1,12 +1,10 @@
 //! Starting and stopping the parts, and asking them.
 
-use std::{
-    collections::HashMap,
-    net::TcpListener,
-    sync::Arc,
-};
+use std::{collections::HashMap, net::TcpListener, sync::Arc};
 
-use allocation::{ChannelId, CorpId, MemberId, PoolId, PresenceChange, Strategy, SubjectKey, Weight};
+use allocation::{
+    ChannelId, CorpId, MemberId, PoolId, PresenceChange, Strategy, SubjectKey, Weight,
+};
 use allocator::{app::App, clock, config::Config};
 use ledger::{Allocation, NewChannel, NewMember, NewPool, Precondition, Trail};
 use test_postgres::Database;
@@ -80,7 +78,9 @@ pub struct World {
 /// Processes and stores have nothing to show; the corp says which world it is.
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("World").field("corp", &self.corp).finish_non_exhaustive()
+        f.debug_struct("World")
+            .field("corp", &self.corp)
+            .finish_non_exhaustive()
     }
 }
 
@@ -94,11 +94,17 @@ impl World {
                 ..test_redis::Options::default()
             };
             let postgres = test_postgres::Server::start(test_postgres::Options::default()).await;
-            (Some(test_redis::Server::start(durable)), Some(postgres), None)
+            (
+                Some(test_redis::Server::start(durable)),
+                Some(postgres),
+                None,
+            )
         } else {
             (None, None, Some(migrated().await))
         };
-        let redis_url = redis.as_ref().map_or_else(|| test_redis::shared().url(), test_redis::Server::url);
+        let redis_url = redis
+            .as_ref()
+            .map_or_else(|| test_redis::shared().url(), test_redis::Server::url);
         let postgres_url = match (&postgres, &database) {
             (Some(postgres), _) => postgres.url(),
             (None, Some(database)) => database.url(),
@@ -107,7 +113,12 @@ impl World {
         let callback_listeners: Vec<TcpListener> = (0..options.gateways).map(|_| free()).collect();
         let callback_urls: Vec<String> = callback_listeners
             .iter()
-            .map(|listener| format!("http://{}/callback/sales", listener.local_addr().expect("bound")))
+            .map(|listener| {
+                format!(
+                    "http://{}/callback/sales",
+                    listener.local_addr().expect("bound")
+                )
+            })
             .collect();
         let sim = start_sim(&corp, &callback_urls, &options).await;
         let env = HashMap::from([
@@ -117,8 +128,13 @@ impl World {
             ("CALLBACK_KEY".to_owned(), AES_KEY.to_owned()),
         ]);
         let config = allocator_config(&corp, &sim, &options, &env, &redis_url);
-        let app = App::connect(config.clone(), &env, clock::system()).await.expect("the stores answer");
-        app.ledger.prepare(std::slice::from_ref(&corp)).await.expect("the database is ready");
+        let app = App::connect(config.clone(), &env, clock::system())
+            .await
+            .expect("the stores answer");
+        app.ledger
+            .prepare(std::slice::from_ref(&corp))
+            .await
+            .expect("the database is ready");
         let mut world = Self {
             corp,
             sim,
@@ -153,13 +169,21 @@ impl World {
         );
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), text).expect("written");
-        let sources = gateway::Sources { files: vec![file.path().to_owned()], env: self.env.clone() };
+        let sources = gateway::Sources {
+            files: vec![file.path().to_owned()],
+            env: self.env.clone(),
+        };
         let config = gateway::Config::load(&sources).expect("the gateway's configuration");
-        let listeners = gateway::Listeners { callback: vec![callback], admin: free() };
+        let listeners = gateway::Listeners {
+            callback: vec![callback],
+            admin: free(),
+        };
         let signals = gateway::Signals::default();
         let stop = signals.shutdown.clone();
         let task = tokio::spawn(async move {
-            gateway::run(config, listeners, signals).await.expect("the gateway ends in order");
+            gateway::run(config, listeners, signals)
+                .await
+                .expect("the gateway ends in order");
             drop(file);
         });
         self.gateways.push(Running { stop, task });
@@ -167,7 +191,9 @@ impl World {
 
     /// One more allocator process.
     pub async fn start_allocator(&mut self) {
-        let app = App::connect(self.config.clone(), &self.env, clock::system()).await.expect("the stores answer");
+        let app = App::connect(self.config.clone(), &self.env, clock::system())
+            .await
+            .expect("the stores answer");
         let stop = CancellationToken::new();
         let loops = allocator::pipeline::start(&app, &stop);
         let stopped = stop.clone();
@@ -191,8 +217,16 @@ impl World {
         let ledger = &self.app.ledger;
         for (name, _) in &self.options.members {
             let member = MemberId::new(*name).expect("a member");
-            let new = NewMember { userid: (*name).to_owned(), cap: None, blocked: None };
-            ledger.members().put(&self.corp, &member, &new, Precondition::None, &trail).await.expect("a member");
+            let new = NewMember {
+                userid: (*name).to_owned(),
+                cap: None,
+                blocked: None,
+            };
+            ledger
+                .members()
+                .put(&self.corp, &member, &new, Precondition::None, &trail)
+                .await
+                .expect("a member");
         }
         let pool = NewPool {
             name: "sales".to_owned(),
@@ -209,16 +243,27 @@ impl World {
                 .collect(),
         };
         let id = PoolId::new("sales").expect("a pool");
-        ledger.pools().put(&self.corp, &id, &pool, Precondition::None, &trail).await.expect("a pool");
+        ledger
+            .pools()
+            .put(&self.corp, &id, &pool, Precondition::None, &trail)
+            .await
+            .expect("a pool");
         let channel = NewChannel {
             name: "poster".to_owned(),
             pool: id,
             states: vec!["poster".to_owned()],
-            welcome: self.options.welcome.map(|text| serde_json::json!({ "text": text })),
+            welcome: self
+                .options
+                .welcome
+                .map(|text| serde_json::json!({ "text": text })),
             card: true,
         };
         let id = ChannelId::new("poster").expect("a channel");
-        ledger.channels().put(&self.corp, &id, &channel, Precondition::None, &trail).await.expect("a channel");
+        ledger
+            .channels()
+            .put(&self.corp, &id, &channel, Precondition::None, &trail)
+            .await
+            .expect("a channel");
     }
 
     /// The corp, as the bystander sees it.
@@ -233,7 +278,10 @@ impl World {
         eventually("the corp is open and knows the pool", || async {
             corp.roster.wake(pool.clone(), 1, "", None).await.ok()?;
             let dump = corp.roster.dump().await.ok()?;
-            dump.keys.keys().any(|key| key.contains("pool:sales")).then_some(())
+            dump.keys
+                .keys()
+                .any(|key| key.contains("pool:sales"))
+                .then_some(())
         })
         .await;
     }
@@ -245,9 +293,16 @@ impl World {
             .options
             .members
             .iter()
-            .map(|(name, _)| PresenceChange { member: MemberId::new(*name).expect("a member"), lease_until_ms: until })
+            .map(|(name, _)| PresenceChange {
+                member: MemberId::new(*name).expect("a member"),
+                lease_until_ms: until,
+            })
             .collect();
-        self.corp_app().roster.presence(changes, "", None).await.expect("a heartbeat");
+        self.corp_app()
+            .roster
+            .presence(changes, "", None)
+            .await
+            .expect("a heartbeat");
     }
 
     /// A customer scans the code of member `desk` with the State of the channel.
@@ -256,7 +311,9 @@ impl World {
     }
 
     pub fn scan_state(&self, customer: &str, state: &str) {
-        self.sim.scan(&ScanRequest::member("desk", state).customer(customer)).expect("a scan");
+        self.sim
+            .scan(&ScanRequest::member("desk", state).customer(customer))
+            .expect("a scan");
     }
 
     pub fn subject(&self, customer: &str) -> SubjectKey {
@@ -267,7 +324,13 @@ impl World {
     pub async fn allocated(&self, customer: &str) -> Allocation {
         let subject = self.subject(customer);
         eventually(&format!("{customer} is in the ledger"), || async {
-            self.app.ledger.allocations().open_of(&self.corp, &subject).await.ok()?.pop()
+            self.app
+                .ledger
+                .allocations()
+                .open_of(&self.corp, &subject)
+                .await
+                .ok()?
+                .pop()
         })
         .await
     }
@@ -280,20 +343,34 @@ impl World {
             let stats = corp.inbox.stats(None).await.ok()?;
             let row = self.app.ledger.corps().get(&self.corp).await.ok()??;
             let seq = corp.roster.status().await.ok()?.seq;
-            let unfinished = self.app.ledger.outbox().unfinished(Some(&self.corp)).await.ok()?;
+            let unfinished = self
+                .app
+                .ledger
+                .outbox()
+                .unfinished(Some(&self.corp))
+                .await
+                .ok()?;
             let waiting: u64 = unfinished.iter().map(|one| one.count).sum();
-            *seen.borrow_mut() = format!("{stats:?}, log {seq}, ledger {row:?}, effects {unfinished:?}");
+            *seen.borrow_mut() =
+                format!("{stats:?}, log {seq}, ledger {row:?}, effects {unfinished:?}");
             (stats.length == 0 && row.log_seq == seq && waiting == 0).then_some(())
         };
         let limit = tokio::time::Instant::now() + std::time::Duration::from_secs(60);
         while look().await.is_none() {
-            assert!(tokio::time::Instant::now() < limit, "it never gets quiet: {}", seen.borrow());
+            assert!(
+                tokio::time::Instant::now() < limit,
+                "it never gets quiet: {}",
+                seen.borrow()
+            );
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     }
 
     /// Every customer has exactly one open allocation; answers how many each member has.
-    pub async fn each_has_one(&self, customers: &[String]) -> std::collections::BTreeMap<String, u64> {
+    pub async fn each_has_one(
+        &self,
+        customers: &[String],
+    ) -> std::collections::BTreeMap<String, u64> {
         for customer in customers {
             self.allocated(customer).await;
             let rows = self
@@ -304,10 +381,23 @@ impl World {
                 .await
                 .expect("the ledger answers");
             let open = rows.iter().filter(|row| row.closed_ms.is_none()).count();
-            assert_eq!((rows.len(), open), (1, 1), "allocations of {customer}: {rows:?}");
+            assert_eq!(
+                (rows.len(), open),
+                (1, 1),
+                "allocations of {customer}: {rows:?}"
+            );
         }
-        let counts = self.app.ledger.allocations().open_by_member(&self.corp).await.expect("the ledger answers");
-        counts.into_iter().map(|(member, count)| (member.to_string(), count)).collect()
+        let counts = self
+            .app
+            .ledger
+            .allocations()
+            .open_by_member(&self.corp)
+            .await
+            .expect("the ledger answers");
+        counts
+            .into_iter()
+            .map(|(member, count)| (member.to_string(), count))
+            .collect()
     }
 
     /// Stops everything in order and asserts the promises that always hold.
@@ -317,14 +407,26 @@ impl World {
         let mut state = allocation::model::Corp::new();
         let mut after = 0;
         loop {
-            let rows = self.app.ledger.corps().read_log(&self.corp, after, 5_000).await.expect("the log");
+            let rows = self
+                .app
+                .ledger
+                .corps()
+                .read_log(&self.corp, after, 5_000)
+                .await
+                .expect("the log");
             let Some(last) = rows.last() else { break };
             after = last.seq;
             for row in &rows {
-                state.fold(&row.parse().expect("an entry")).expect("an entry folds to what it says");
+                state
+                    .fold(&row.parse().expect("an entry"))
+                    .expect("an entry folds to what it says");
             }
         }
-        assert_eq!(state.dump(), corp.roster.dump().await.expect("the state"), "fold(log) is not what Redis has");
+        assert_eq!(
+            state.dump(),
+            corp.roster.dump().await.expect("the state"),
+            "fold(log) is not what Redis has"
+        );
         let report = self.sim.check();
         assert!(report.holds, "the simulator saw a broken rule: {report:?}");
         for running in self.allocators.into_iter().chain(self.gateways) {
@@ -339,7 +441,9 @@ impl World {
 async fn migrated() -> Database {
     let texts: Vec<&str> = ledger::MIGRATIONS.iter().map(|one| one.sql).collect();
     Database::migrated(texts, |url| async move {
-        let ledger = ledger::Ledger::connect(ledger::Config::new(url)).await.expect("the template answers");
+        let ledger = ledger::Ledger::connect(ledger::Config::new(url))
+            .await
+            .expect("the template answers");
         ledger.migrate().await.expect("migrations apply");
         ledger.close().await;
     })
@@ -362,8 +466,12 @@ async fn start_sim(corp: &CorpId, callback_urls: &[String], options: &Options) -
         members.join(", "),
     );
     let config = wecom_sim::Config::parse(&text).expect("the simulator's configuration");
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    Sim::start(config, listener).await.expect("the simulator starts")
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a free port");
+    Sim::start(config, listener)
+        .await
+        .expect("the simulator starts")
 }
 
 fn allocator_config(

@@ -8,7 +8,10 @@ use wecom_sim::{Act, Fault, ScanRequest};
 async fn scans(world: &World, prefix: &str, count: usize) -> Vec<String> {
     let customers: Vec<String> = (0..count).map(|n| format!("{prefix}{n:04}")).collect();
     for customer in &customers {
-        world.sim.scan(&ScanRequest::member("desk", "poster").customer(customer)).expect("a scan");
+        world
+            .sim
+            .scan(&ScanRequest::member("desk", "poster").customer(customer))
+            .expect("a scan");
     }
     world.sim.advance(Duration::from_millis(1)).await;
     customers
@@ -17,11 +20,20 @@ async fn scans(world: &World, prefix: &str, count: usize) -> Vec<String> {
 /// Case 84: a wiped Redis is rebuilt from the ledger, and everybody keeps whom he had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wiped_redis_is_rebuilt_from_the_ledger() {
-    let world = World::start(Options { own_stores: true, allocators: 2, ..Options::default() }).await;
+    let world = World::start(Options {
+        own_stores: true,
+        allocators: 2,
+        ..Options::default()
+    })
+    .await;
     let before = scans(&world, "wmA", 30).await;
     let held = world.each_has_one(&before).await;
     world.quiet().await;
-    world.redis.as_ref().expect("a Redis of its own").cli(&["FLUSHALL"]);
+    world
+        .redis
+        .as_ref()
+        .expect("a Redis of its own")
+        .cli(&["FLUSHALL"]);
     // Closed until rebuilt: then everybody is off until his heartbeat.
     world.wait_open().await;
     let after = scans(&world, "wmB", 30).await;
@@ -29,14 +41,20 @@ async fn a_wiped_redis_is_rebuilt_from_the_ledger() {
         world.allocated(customer).await;
     }
     world.all_online().await;
-    assert_eq!(world.each_has_one(&before).await.values().sum::<u64>() >= 30, true);
+    assert_eq!(
+        world.each_has_one(&before).await.values().sum::<u64>() >= 30,
+        true
+    );
     let counts = eventually("those who came meanwhile have somebody", || async {
         let counts = world.each_has_one(&after).await;
         (counts.values().sum::<u64>() == 60).then_some(counts)
     })
     .await;
     for (member, count) in held {
-        assert!(counts[&member] >= count, "{member} lost customers: {counts:?}");
+        assert!(
+            counts[&member] >= count,
+            "{member} lost customers: {counts:?}"
+        );
     }
     world.close().await;
 }
@@ -44,10 +62,20 @@ async fn a_wiped_redis_is_rebuilt_from_the_ledger() {
 /// Postgres is away: decisions go on, the ledger catches up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn decisions_do_not_wait_for_postgres() {
-    let mut world = World::start(Options { own_stores: true, ..Options::default() }).await;
+    let mut world = World::start(Options {
+        own_stores: true,
+        ..Options::default()
+    })
+    .await;
     let mut postgres = world.postgres.take().expect("a Postgres of its own");
     postgres.stop().await;
-    let seq = world.corp_app().roster.status().await.expect("Redis answers").seq;
+    let seq = world
+        .corp_app()
+        .roster
+        .status()
+        .await
+        .expect("Redis answers")
+        .seq;
     let customers = scans(&world, "wmP", 20).await;
     eventually("all of them are decided", || async {
         let entries = world.corp_app().roster.log_read(seq, 1_000).await.ok()?;
@@ -77,10 +105,22 @@ async fn wecom_misbehaves_and_no_customer_is_moved_twice() {
     .await;
     world
         .sim
-        .add_fault(Fault::new("externalcontact/transfer_customer", Act::Drop).after().probability(0.3))
+        .add_fault(
+            Fault::new("externalcontact/transfer_customer", Act::Drop)
+                .after()
+                .probability(0.3),
+        )
         .expect("a fault");
-    world.sim.add_fault(Fault::new("externalcontact/transfer_customer", Act::Errcode(-1)).probability(0.2)).expect("a fault");
-    world.sim.add_fault(Fault::new("message/send", Act::Status(502)).probability(0.2)).expect("a fault");
+    world
+        .sim
+        .add_fault(
+            Fault::new("externalcontact/transfer_customer", Act::Errcode(-1)).probability(0.2),
+        )
+        .expect("a fault");
+    world
+        .sim
+        .add_fault(Fault::new("message/send", Act::Status(502)).probability(0.2))
+        .expect("a fault");
     let mut customers = scans(&world, "wmW", 20).await;
     world.sim.invalidate_tokens(None, None);
     customers.extend(scans(&world, "wmX", 20).await);

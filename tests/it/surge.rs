@@ -18,7 +18,10 @@ async fn every_customer_gets_one_member_whatever_dies() {
     .await;
     let customers: Vec<String> = (0..300).map(|n| format!("wmS{n:04}")).collect();
     for (n, customer) in customers.iter().enumerate() {
-        world.sim.scan(&ScanRequest::member("desk", "poster").customer(customer)).expect("a scan");
+        world
+            .sim
+            .scan(&ScanRequest::member("desk", "poster").customer(customer))
+            .expect("a scan");
         if n == 100 || n == 200 {
             world.kill_allocator(0);
             world.start_allocator().await;
@@ -28,7 +31,10 @@ async fn every_customer_gets_one_member_whatever_dies() {
     let counts = world.each_has_one(&customers).await;
     for (member, share) in [("ma", 150), ("mb", 100), ("mc", 50)] {
         let got = counts.get(member).copied().unwrap_or_default();
-        assert!(got.abs_diff(share) <= 1, "{member} has {got}, his share is {share}: {counts:?}");
+        assert!(
+            got.abs_diff(share) <= 1,
+            "{member} has {got}, his share is {share}: {counts:?}"
+        );
     }
     world.quiet().await;
     let counters = world.sim.counters();

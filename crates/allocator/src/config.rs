@@ -261,8 +261,11 @@ impl Config {
         let merged = builder.add_source(source).build().map_err(invalid)?;
         let mut config: Self = merged.clone().try_deserialize().map_err(invalid)?;
         let mut table: toml::Table = merged.try_deserialize().map_err(invalid)?;
-        table.iter_mut().for_each(|(_, value)| without_passwords(value));
-        config.shown = toml::to_string(&table).map_err(|error| Error::Invalid(error.to_string()))?;
+        table
+            .iter_mut()
+            .for_each(|(_, value)| without_passwords(value));
+        config.shown =
+            toml::to_string(&table).map_err(|error| Error::Invalid(error.to_string()))?;
         config.check()?;
         Ok(config)
     }
@@ -290,7 +293,9 @@ impl Config {
 /// `scheme://user:password@host` loses what stands before the host.
 fn without_passwords(value: &mut toml::Value) {
     match value {
-        toml::Value::Table(table) => table.iter_mut().for_each(|(_, value)| without_passwords(value)),
+        toml::Value::Table(table) => table
+            .iter_mut()
+            .for_each(|(_, value)| without_passwords(value)),
         toml::Value::Array(items) => items.iter_mut().for_each(without_passwords),
         toml::Value::String(text) => {
             if let (Some(scheme), Some(at)) = (text.find("://"), text.rfind('@'))

@@ -54,8 +54,14 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
 }
 
 async fn hourly(app: &App, corp: &CorpApp, now_ms: u64) -> Result<(), Error> {
-    app.ledger.deliveries().make_partitions_ahead(now_ms, PARTITIONS_AHEAD).await?;
-    app.ledger.idempotency().prune(now_ms.saturating_sub(DAY_MS), PRUNE).await?;
+    app.ledger
+        .deliveries()
+        .make_partitions_ahead(now_ms, PARTITIONS_AHEAD)
+        .await?;
+    app.ledger
+        .idempotency()
+        .prune(now_ms.saturating_sub(DAY_MS), PRUNE)
+        .await?;
     for group in Group::ALL {
         corp.inbox.forget_consumers(group, HOURLY_MS).await?;
     }
@@ -69,7 +75,8 @@ async fn sizes(app: &App, corp: &CorpApp) -> Result<(), Error> {
     gauge!("paidan_inbox_dead", "corp" => id()).set(stats.dead as f64);
     gauge!("paidan_inbox_oldest_seconds", "corp" => id()).set(stats.oldest_age_ms as f64 / 1000.0);
     for one in app.ledger.outbox().unfinished(Some(&corp.id)).await? {
-        gauge!("paidan_effects", "corp" => id(), "kind" => one.kind, "state" => one.state.as_str()).set(one.count as f64);
+        gauge!("paidan_effects", "corp" => id(), "kind" => one.kind, "state" => one.state.as_str())
+            .set(one.count as f64);
     }
     Ok(())
 }

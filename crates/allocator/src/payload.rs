@@ -47,8 +47,27 @@ pub struct Audited {
 impl Audited {
     /// The row, at the time of the log entry.
     pub fn record(&self, at_ms: u64) -> AuditRecord {
-        let Self { id, actor, action, entity, before, after, reason, request_id } = self.clone();
-        AuditRecord { id, at_ms, actor, action, entity, before, after, reason, request_id }
+        let Self {
+            id,
+            actor,
+            action,
+            entity,
+            before,
+            after,
+            reason,
+            request_id,
+        } = self.clone();
+        AuditRecord {
+            id,
+            at_ms,
+            actor,
+            action,
+            entity,
+            before,
+            after,
+            reason,
+            request_id,
+        }
     }
 }
 
@@ -56,9 +75,28 @@ impl Payload {
     /// Done by somebody, for the audit.
     #[must_use]
     pub fn by(mut self, record: AuditRecord) -> Self {
-        let AuditRecord { id, at_ms: _, actor, action, entity, before, after, reason, request_id } = record;
+        let AuditRecord {
+            id,
+            at_ms: _,
+            actor,
+            action,
+            entity,
+            before,
+            after,
+            reason,
+            request_id,
+        } = record;
         self.actor = Some(actor.clone());
-        self.audit = Some(Audited { id, actor, action, entity, before, after, reason, request_id });
+        self.audit = Some(Audited {
+            id,
+            actor,
+            action,
+            entity,
+            before,
+            after,
+            reason,
+            request_id,
+        });
         self
     }
 

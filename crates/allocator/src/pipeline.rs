@@ -23,8 +23,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    api,
     app::{App, CorpApp},
-    api, audit, decide, guard, handover, housekeeping, outbox, people, reception, record, reread, writer,
+    audit, decide, guard, handover, housekeeping, outbox, people, reception, record, reread,
+    writer,
 };
 
 /// Longest that stopping may take; what is not finished then is claimed by another process.
@@ -39,13 +41,34 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
         keep(&mut loops, "decide", app, corp, stop, decide::run);
         keep(&mut loops, "writer", app, corp, stop, writer::run);
         keep(&mut loops, "outbox", app, corp, stop, outbox::run);
-        keep(&mut loops, "handover", app, corp, stop, handover::tasks::run);
+        keep(
+            &mut loops,
+            "handover",
+            app,
+            corp,
+            stop,
+            handover::tasks::run,
+        );
         keep(&mut loops, "reread", app, corp, stop, reread::run);
         keep(&mut loops, "audit", app, corp, stop, audit::run);
-        keep(&mut loops, "waiting", app, corp, stop, reception::tasks::run);
+        keep(
+            &mut loops,
+            "waiting",
+            app,
+            corp,
+            stop,
+            reception::tasks::run,
+        );
         keep(&mut loops, "people", app, corp, stop, people::run);
         keep(&mut loops, "operations", app, corp, stop, api::work::run);
-        keep(&mut loops, "housekeeping", app, corp, stop, housekeeping::run);
+        keep(
+            &mut loops,
+            "housekeeping",
+            app,
+            corp,
+            stop,
+            housekeeping::run,
+        );
     }
     loops
 }

@@ -40,7 +40,10 @@ pub struct Listeners {
 impl Listeners {
     /// Opens the configured addresses.
     pub fn bind(config: &Config) -> std::io::Result<Self> {
-        Ok(Self { api: TcpListener::bind(config.http.listen)?, admin: TcpListener::bind(config.http.admin_listen)? })
+        Ok(Self {
+            api: TcpListener::bind(config.http.listen)?,
+            admin: TcpListener::bind(config.http.admin_listen)?,
+        })
     }
 }
 
@@ -94,8 +97,11 @@ async fn serve(
     };
     let api = axum::serve(listen(listeners.api)?, api::router(Arc::clone(app)))
         .with_graceful_shutdown(stop.clone().cancelled_owned());
-    let admin = axum::serve(listen(listeners.admin)?, api::admin_router(Arc::clone(app), metrics))
-        .with_graceful_shutdown(stop.clone().cancelled_owned());
+    let admin = axum::serve(
+        listen(listeners.admin)?,
+        api::admin_router(Arc::clone(app), metrics),
+    )
+    .with_graceful_shutdown(stop.clone().cancelled_owned());
     tracing::info!(instance = %app.instance, corps = app.corps.len(), "serving");
     tokio::try_join!(api.into_future(), admin.into_future())?;
     Ok(())
@@ -103,11 +109,14 @@ async fn serve(
 
 /// One recorder in a process; tests run several allocators in one.
 fn recorder() -> Result<PrometheusHandle, Error> {
-    static HANDLE: std::sync::OnceLock<Result<PrometheusHandle, String>> = std::sync::OnceLock::new();
+    static HANDLE: std::sync::OnceLock<Result<PrometheusHandle, String>> =
+        std::sync::OnceLock::new();
     HANDLE
         .get_or_init(|| {
             metrics_exporter_prometheus::PrometheusBuilder::new()
-                .set_buckets(&[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0])
+                .set_buckets(&[
+                    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+                ])
                 .and_then(metrics_exporter_prometheus::PrometheusBuilder::install_recorder)
                 .map_err(|error| error.to_string())
         })

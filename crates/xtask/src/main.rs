@@ -2,13 +2,17 @@
 //! `run`; what they share is starting processes ([`process`]), free ports ([`ports`]), private Redis and Postgres
 //! ([`services`]) and lines that say what happens ([`progress`]).
 
+mod bench;
 mod check;
+mod demo;
 mod dev;
 mod ports;
 mod process;
 mod progress;
+mod prove;
 mod root;
 mod services;
+mod stage;
 
 use std::process::ExitCode;
 
@@ -32,6 +36,13 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Test(check::Args),
+    Bench(bench::Args),
+    #[command(hide = true)]
+    BenchBareAxum(bench::stand::BareAxumArgs),
+    #[command(hide = true)]
+    BenchUnstored(bench::stand::UnstoredArgs),
+    Demo(demo::Args),
+    Prove(prove::Args),
     Up(dev::UpArgs),
     Down(dev::DownArgs),
 }
@@ -39,6 +50,11 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Test(args) => check::run(args),
+        Command::Bench(args) => bench::run(args),
+        Command::BenchBareAxum(args) => bench::stand::bare_axum(args),
+        Command::BenchUnstored(args) => bench::stand::unstored(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Prove(args) => prove::run(args),
         Command::Up(args) => dev::up(args),
         Command::Down(args) => dev::down(args),
     };

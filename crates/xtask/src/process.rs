@@ -64,6 +64,12 @@ impl Spec {
         self
     }
 
+    /// One more variable of its environment.
+    pub(crate) fn env(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
     pub(crate) fn stop_signal(mut self, signal: &'static str) -> Self {
         self.stop_signal = signal;
         self

@@ -32,9 +32,23 @@ struct Check {
 }
 
 impl Check {
-    fn new(name: impl Into<String>, verdict: Verdict, found: impl Into<String>, mend: &str) -> Self {
-        let mend = if verdict == Verdict::Ok { String::new() } else { mend.to_owned() };
-        Self { name: name.into(), verdict, found: found.into(), mend }
+    fn new(
+        name: impl Into<String>,
+        verdict: Verdict,
+        found: impl Into<String>,
+        mend: &str,
+    ) -> Self {
+        let mend = if verdict == Verdict::Ok {
+            String::new()
+        } else {
+            mend.to_owned()
+        };
+        Self {
+            name: name.into(),
+            verdict,
+            found: found.into(),
+            mend,
+        }
     }
 }
 
@@ -57,7 +71,12 @@ pub async fn run(
             }
             if app.corps.is_empty() {
                 let mend = "add a [corps.ww…] table with agent_id and secret";
-                checks.push(Check::new("corps", Verdict::Warning, "none configured", mend));
+                checks.push(Check::new(
+                    "corps",
+                    Verdict::Warning,
+                    "none configured",
+                    mend,
+                ));
             }
         }
         Err(error) => checks.push(Check::new(
@@ -72,7 +91,11 @@ pub async fn run(
     }
     print(&checks, json)?;
     let failed = checks.iter().any(|check| check.verdict == Verdict::Failed);
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn print(checks: &[Check], json: bool) -> anyhow::Result<()> {
@@ -98,14 +121,22 @@ fn print(checks: &[Check], json: bool) -> anyhow::Result<()> {
 /// Every secret can be read. Their values are never shown.
 fn secrets(config: &Config, env: &HashMap<String, String>) -> Vec<Check> {
     let mut named = vec![("postgres.url".to_owned(), &config.postgres.url)];
-    named.extend(config.corps.iter().map(|(id, corp)| (format!("corps.{id}.secret"), &corp.secret)));
+    named.extend(
+        config
+            .corps
+            .iter()
+            .map(|(id, corp)| (format!("corps.{id}.secret"), &corp.secret)),
+    );
     named
         .into_iter()
         .map(|(key, secret)| match secret.read(&key, env) {
             Ok(_) => Check::new(key, Verdict::Ok, "can be read", ""),
-            Err(error) => {
-                Check::new(key, Verdict::Failed, error.to_string(), "set the variable, or make the file readable for this user")
-            }
+            Err(error) => Check::new(
+                key,
+                Verdict::Failed,
+                error.to_string(),
+                "set the variable, or make the file readable for this user",
+            ),
         })
         .collect()
 }
@@ -114,14 +145,29 @@ async fn migrations(app: &App) -> Check {
     match app.ledger.migration_status().await {
         Ok(status) if status.pending > 0 => {
             let found = format!("{} pending", status.pending);
-            Check::new("migrations", Verdict::Failed, found, "run `allocator migrate`")
+            Check::new(
+                "migrations",
+                Verdict::Failed,
+                found,
+                "run `allocator migrate`",
+            )
         }
         Ok(status) if status.newer > 0 => {
             let found = format!("{} of a newer version", status.newer);
-            Check::new("migrations", Verdict::Warning, found, "a newer allocator has been here; upgrade this one")
+            Check::new(
+                "migrations",
+                Verdict::Warning,
+                found,
+                "a newer allocator has been here; upgrade this one",
+            )
         }
         Ok(_) => Check::new("migrations", Verdict::Ok, "up to date", ""),
-        Err(error) => Check::new("migrations", Verdict::Failed, error_chain(&error), "see postgres"),
+        Err(error) => Check::new(
+            "migrations",
+            Verdict::Failed,
+            error_chain(&error),
+            "see postgres",
+        ),
     }
 }
 
@@ -132,33 +178,93 @@ async fn redis(app: &App) -> Vec<Check> {
         Ok(info) => info,
         Err(error) => {
             let mend = "check redis.url and redis.mode, and that the server runs";
-            return vec![Check::new("redis", Verdict::Failed, error.to_string(), mend)];
+            return vec![Check::new(
+                "redis",
+                Verdict::Failed,
+                error.to_string(),
+                mend,
+            )];
         }
     };
     let text = |name: &str| info.get::<String>(name).unwrap_or_default();
     let version = text("redis_version");
-    let major: u32 = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or_default();
-    let fits = if major >= 7 { Verdict::Ok } else { Verdict::Failed };
-    let mut checks = vec![Check::new("redis version", fits, version, "Paidan needs Redis 7.0 or newer")];
-    let aof = if text("aof_enabled") == "1" { Verdict::Ok } else { Verdict::Failed };
-    let found = if aof == Verdict::Ok { "on" } else { "off: a restart loses acknowledged callbacks" };
-    checks.push(Check::new("redis AOF", aof, found, "start Redis with --appendonly yes --appendfsync always"));
-    checks.push(setting(app, "appendfsync", "always", "everysec loses up to a second of callbacks when the machine fails").await);
-    checks.push(setting(app, "maxmemory-policy", "noeviction", "eviction can drop a lock or a dedupe key: set maxmemory-policy noeviction").await);
+    let major: u32 = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok())
+        .unwrap_or_default();
+    let fits = if major >= 7 {
+        Verdict::Ok
+    } else {
+        Verdict::Failed
+    };
+    let mut checks = vec![Check::new(
+        "redis version",
+        fits,
+        version,
+        "Paidan needs Redis 7.0 or newer",
+    )];
+    let aof = if text("aof_enabled") == "1" {
+        Verdict::Ok
+    } else {
+        Verdict::Failed
+    };
+    let found = if aof == Verdict::Ok {
+        "on"
+    } else {
+        "off: a restart loses acknowledged callbacks"
+    };
+    checks.push(Check::new(
+        "redis AOF",
+        aof,
+        found,
+        "start Redis with --appendonly yes --appendfsync always",
+    ));
+    checks.push(
+        setting(
+            app,
+            "appendfsync",
+            "always",
+            "everysec loses up to a second of callbacks when the machine fails",
+        )
+        .await,
+    );
+    checks.push(
+        setting(
+            app,
+            "maxmemory-policy",
+            "noeviction",
+            "eviction can drop a lock or a dedupe key: set maxmemory-policy noeviction",
+        )
+        .await,
+    );
     checks
 }
 
 async fn setting(app: &App, name: &str, wanted: &str, mend: &str) -> Check {
-    let answer: Result<HashMap<String, String>, _> =
-        redis::cmd("CONFIG").arg("GET").arg(name).query_async(&mut app.redis.clone()).await;
+    let answer: Result<HashMap<String, String>, _> = redis::cmd("CONFIG")
+        .arg("GET")
+        .arg(name)
+        .query_async(&mut app.redis.clone())
+        .await;
     let label = format!("redis {name}");
     match answer {
         Ok(values) => match values.get(name) {
             Some(value) if value == wanted => Check::new(label, Verdict::Ok, value.clone(), ""),
             Some(value) => Check::new(label, Verdict::Warning, value.clone(), mend),
-            None => Check::new(label, Verdict::Warning, "unknown", "this server does not show it; check it by hand"),
+            None => Check::new(
+                label,
+                Verdict::Warning,
+                "unknown",
+                "this server does not show it; check it by hand",
+            ),
         },
-        Err(_) => Check::new(label, Verdict::Warning, "may not be read", "CONFIG GET is refused; check it by hand"),
+        Err(_) => Check::new(
+            label,
+            Verdict::Warning,
+            "may not be read",
+            "CONFIG GET is refused; check it by hand",
+        ),
     }
 }
 
@@ -166,20 +272,34 @@ async fn setting(app: &App, name: &str, wanted: &str, mend: &str) -> Check {
 async fn state(app: &App, corp: &CorpApp) -> Check {
     let name = format!("state of {}", corp.id);
     let mend = "start an allocator: it rebuilds the state by itself; or run `allocator rebuild`";
-    let (row, status) = match (app.ledger.corps().get(&corp.id).await, corp.roster.status().await) {
+    let (row, status) = match (
+        app.ledger.corps().get(&corp.id).await,
+        corp.roster.status().await,
+    ) {
         (Ok(row), Ok(status)) => (row.unwrap_or_default(), status),
-        (Err(error), _) => return Check::new(name, Verdict::Failed, error_chain(&error), "see postgres"),
-        (_, Err(error)) => return Check::new(name, Verdict::Failed, error_chain(&error), "see redis"),
+        (Err(error), _) => {
+            return Check::new(name, Verdict::Failed, error_chain(&error), "see postgres");
+        }
+        (_, Err(error)) => {
+            return Check::new(name, Verdict::Failed, error_chain(&error), "see redis");
+        }
     };
     let found = format!(
         "generation {} (ledger {}), log at {} (ledger {})",
-        status.generation.map_or_else(|| "none".to_owned(), |generation| generation.to_string()),
+        status
+            .generation
+            .map_or_else(|| "none".to_owned(), |generation| generation.to_string()),
         row.opened_generation,
         status.seq,
         row.log_seq
     );
     let open = status.generation == Some(row.opened_generation) && status.seq >= row.log_seq;
-    Check::new(name, if open { Verdict::Ok } else { Verdict::Warning }, found, mend)
+    Check::new(
+        name,
+        if open { Verdict::Ok } else { Verdict::Warning },
+        found,
+        mend,
+    )
 }
 
 /// A token, the app's permission and the address WeCom sees.
@@ -191,8 +311,12 @@ async fn wecom(corp: &CorpApp) -> Vec<Check> {
         Ok(_) => checks.push(Check::new(name, Verdict::Ok, "works", "")),
         Err(error) => {
             let mend = match error.errcode() {
-                Some(40001 | 40013 | 40091) => "corp id or secret is wrong: copy the app's own secret from the console",
-                Some(60020) => "add this machine's address to the app's trusted IPs (企业可信IP); it takes a minute to act",
+                Some(40001 | 40013 | 40091) => {
+                    "corp id or secret is wrong: copy the app's own secret from the console"
+                }
+                Some(60020) => {
+                    "add this machine's address to the app's trusted IPs (企业可信IP); it takes a minute to act"
+                }
                 _ => "WeCom cannot be reached: check wecom.base_url, DNS and the firewall",
             };
             checks.push(Check::new(name, Verdict::Failed, error.to_string(), mend));
@@ -217,12 +341,17 @@ async fn wecom(corp: &CorpApp) -> Vec<Check> {
 /// A callback address without parameters answers 400 when it is ours (and 404 when the endpoint is unknown).
 async fn reachable(base: &str) -> Check {
     let name = "callback address";
-    let client = match reqwest::Client::builder().timeout(Duration::from_secs(5)).build() {
+    let client = match reqwest::Client::builder()
+        .timeout(Duration::from_secs(5))
+        .build()
+    {
         Ok(client) => client,
         Err(error) => return Check::new(name, Verdict::Failed, error.to_string(), "this is a bug"),
     };
     match client.get(base).send().await {
-        Ok(answer) if answer.status() == 400 => Check::new(name, Verdict::Ok, "answers as a gateway does", ""),
+        Ok(answer) if answer.status() == 400 => {
+            Check::new(name, Verdict::Ok, "answers as a gateway does", "")
+        }
         Ok(answer) => Check::new(
             name,
             Verdict::Failed,

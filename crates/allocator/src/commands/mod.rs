@@ -23,7 +23,8 @@ use crate::{
 
 /// JSON lines on standard error; `RUST_LOG` chooses what, `info` without it.
 pub fn logging(env: &HashMap<String, String>) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(env.get("RUST_LOG").map_or("info", String::as_str)).context("RUST_LOG")?;
+    let filter = EnvFilter::try_new(env.get("RUST_LOG").map_or("info", String::as_str))
+        .context("RUST_LOG")?;
     fmt()
         .json()
         .with_env_filter(filter)
@@ -33,7 +34,11 @@ pub fn logging(env: &HashMap<String, String>) -> anyhow::Result<()> {
 }
 
 /// The service.
-pub async fn serve(config: Config, env: HashMap<String, String>, stop: CancellationToken) -> anyhow::Result<ExitCode> {
+pub async fn serve(
+    config: Config,
+    env: HashMap<String, String>,
+    stop: CancellationToken,
+) -> anyhow::Result<ExitCode> {
     let listeners = Listeners::bind(&config).context("http.listen, http.admin_listen")?;
     run::run(config, env, listeners, stop).await?;
     Ok(ExitCode::SUCCESS)
@@ -45,12 +50,20 @@ pub async fn migrate(config: Config, env: HashMap<String, String>) -> anyhow::Re
     let applied = app.ledger.migrate().await.context("migrations")?;
     let corps: Vec<CorpId> = app.corps.keys().cloned().collect();
     app.ledger.prepare(&corps).await.context("partitions")?;
-    writeln!(std::io::stdout(), "{applied} migrations applied, {} corps known", corps.len())?;
+    writeln!(
+        std::io::stdout(),
+        "{applied} migrations applied, {} corps known",
+        corps.len()
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Rebuilds Redis from the ledger; the corp is closed meanwhile, and everybody is off until the next heartbeat.
-pub async fn rebuild(config: Config, env: HashMap<String, String>, corp: Option<String>) -> anyhow::Result<ExitCode> {
+pub async fn rebuild(
+    config: Config,
+    env: HashMap<String, String>,
+    corp: Option<String>,
+) -> anyhow::Result<ExitCode> {
     let app = App::connect(config, &env, clock::system()).await?;
     let wanted = corp.map(CorpId::new).transpose().context("--corp")?;
     if let Some(wanted) = &wanted
@@ -58,8 +71,14 @@ pub async fn rebuild(config: Config, env: HashMap<String, String>, corp: Option<
     {
         anyhow::bail!("--corp {wanted}: the configuration has no [corps.{wanted}]");
     }
-    for (id, corp) in app.corps.iter().filter(|(id, _)| wanted.as_ref().is_none_or(|wanted| wanted == *id)) {
-        let seq = guard::rebuild(&app, corp).await.with_context(|| format!("corp {id}"))?;
+    for (id, corp) in app
+        .corps
+        .iter()
+        .filter(|(id, _)| wanted.as_ref().is_none_or(|wanted| wanted == *id))
+    {
+        let seq = guard::rebuild(&app, corp)
+            .await
+            .with_context(|| format!("corp {id}"))?;
         writeln!(std::io::stdout(), "{id}: rebuilt, the log stands at {seq}")?;
     }
     Ok(ExitCode::SUCCESS)
@@ -76,7 +95,11 @@ pub struct NewKey {
 }
 
 /// Makes a key and prints it, once: only its hash is kept.
-pub async fn key_create(config: Config, env: HashMap<String, String>, new: NewKey) -> anyhow::Result<ExitCode> {
+pub async fn key_create(
+    config: Config,
+    env: HashMap<String, String>,
+    new: NewKey,
+) -> anyhow::Result<ExitCode> {
     const DAY_MS: u64 = 24 * 60 * 60 * 1000;
     let app = App::connect(config, &env, clock::system()).await?;
     let role: Role = new.role.parse().map_err(|_| {
@@ -84,7 +107,11 @@ pub async fn key_create(config: Config, env: HashMap<String, String>, new: NewKe
         anyhow::anyhow!("--role {}: must be one of {}", new.role, all.join(", "))
     })?;
     let corp = new.corp.map(CorpId::new).transpose().context("--corp")?;
-    let member = new.member.map(MemberId::new).transpose().context("--member")?;
+    let member = new
+        .member
+        .map(MemberId::new)
+        .transpose()
+        .context("--member")?;
     if corp.is_none() && role != Role::Admin {
         anyhow::bail!("--corp is missing: only an admin's key may be for every corp");
     }
@@ -107,7 +134,10 @@ pub async fn key_create(config: Config, env: HashMap<String, String>, new: NewKe
         revoked_ms: None,
     };
     let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
-    app.ledger.api_keys().create(&key, &hash, &Trail::system(now_ms, "allocator key create")).await?;
+    app.ledger
+        .api_keys()
+        .create(&key, &hash, &Trail::system(now_ms, "allocator key create"))
+        .await?;
     writeln!(std::io::stdout(), "{secret}")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -120,7 +150,11 @@ pub fn new_secret() -> String {
 }
 
 /// For tests and tools that have an [`App`] already.
-pub async fn insert_key(app: &Arc<App>, corp: Option<CorpId>, role: Role) -> Result<String, ledger::Error> {
+pub async fn insert_key(
+    app: &Arc<App>,
+    corp: Option<CorpId>,
+    role: Role,
+) -> Result<String, ledger::Error> {
     let secret = new_secret();
     let key = ApiKey {
         id: Uuid::now_v7(),
@@ -133,6 +167,9 @@ pub async fn insert_key(app: &Arc<App>, corp: Option<CorpId>, role: Role) -> Res
         revoked_ms: None,
     };
     let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
-    app.ledger.api_keys().create(&key, &hash, &Trail::system(app.now_ms(), "generated")).await?;
+    app.ledger
+        .api_keys()
+        .create(&key, &hash, &Trail::system(app.now_ms(), "generated"))
+        .await?;
     Ok(secret)
 }

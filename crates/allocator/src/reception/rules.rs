@@ -61,7 +61,11 @@ pub fn changes(entry: &LogEntry, payload: &Payload, routes: &Routes) -> Vec<Chan
         }
         _ => {}
     }
-    if let Some(audited) = payload.audit.as_ref().filter(|_| had_effect(&entry.outcome.answer)) {
+    if let Some(audited) = payload
+        .audit
+        .as_ref()
+        .filter(|_| had_effect(&entry.outcome.answer))
+    {
         changes.push(Change::Audit(audited.record(entry.at_ms)));
     }
     for woken in &entry.outcome.woken {
@@ -73,9 +77,12 @@ pub fn changes(entry: &LogEntry, payload: &Payload, routes: &Routes) -> Vec<Chan
 /// Whether what somebody asked for happened; the audit says nothing of what did not.
 fn had_effect(answer: &Answer) -> bool {
     match answer {
-        Answer::Decided(decisions) => {
-            decisions.iter().any(|decision| matches!(decision, Decision::Assigned { .. } | Decision::Waiting { .. }))
-        }
+        Answer::Decided(decisions) => decisions.iter().any(|decision| {
+            matches!(
+                decision,
+                Decision::Assigned { .. } | Decision::Waiting { .. }
+            )
+        }),
         Answer::Closed(closed) => !closed.is_empty(),
         Answer::Reassigned(reassigned) => matches!(reassigned, Reassigned::Moved { .. }),
         _ => true,

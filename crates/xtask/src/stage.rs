@@ -1,0 +1,567 @@
+//! The stage: private stores, the fake WeCom, gateways and allocators as processes that can be killed and started
+//! again, and a bystander who reads the stores.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use allocation::CorpId;
+use anyhow::Context;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use serde_json::{Value, json};
+
+use crate::process::{Process, Spec, signal};
+use crate::progress::say;
+use crate::prove::Sabotage;
+use crate::services::{Keep, Postgres, Redis, Services};
+use crate::{ports, root};
+
+pub(crate) const CORP: &str = "ww0000000000paidan";
+const AGENT: u32 = 1_000_002;
+const SECRET: &str = "prove-app-secret";
+const TOKEN: &str = "proveTok3n";
+const AES_KEY: &str = "BbrSK29CZTux1KMoBFeJDPYhgFy5pbnAnknyD7PmcAk";
+const START: Duration = Duration::from_secs(60);
+
+/// What a scenario wants.
+#[derive(Debug, Clone)]
+pub(crate) struct Wishes {
+    /// Members and their weights; customers come to member `desk` first.
+    pub(crate) members: Vec<(String, u32)>,
+    /// TOML over the simulator's defaults.
+    pub(crate) sim: String,
+    /// TOML over the allocator's defaults.
+    pub(crate) allocator: String,
+    pub(crate) gateways: usize,
+    pub(crate) allocators: usize,
+}
+
+/// A process of ours, and how to start it again at the same address.
+struct Node {
+    name: String,
+    spec: Spec,
+    url: String,
+    process: Option<Process>,
+}
+
+pub(crate) struct Stage {
+    pub(crate) corp: CorpId,
+    pub(crate) http: reqwest::Client,
+    pub(crate) sim_url: String,
+    pub(crate) members: Vec<(String, u32)>,
+    pub(crate) ledger: ledger::Ledger,
+    pub(crate) redis: redis::aio::ConnectionManager,
+    redis_server: Option<Redis>,
+    postgres_server: Option<Postgres>,
+    folder: PathBuf,
+    key: String,
+    nodes: Vec<Node>,
+    gateways: usize,
+    random: StdRng,
+    _sim: Process,
+}
+
+impl Stage {
+    pub(crate) fn start(
+        name: &str,
+        wishes: Wishes,
+        release: bool,
+        seed: u64,
+    ) -> anyhow::Result<Self> {
+        let programs = build(release)?;
+        let folder = root::folder(name)?;
+        std::fs::remove_dir_all(&folder).ok();
+        let folder = root::folder(name)?;
+        let services = Services::start(&folder, Keep::Everything, None)?;
+        let gateway_ports: Vec<u16> = (0..wishes.gateways)
+            .map(|_| ports::free())
+            .collect::<Result<_, _>>()?;
+        let sim_port = ports::free()?;
+        let sim_url = format!("http://127.0.0.1:{sim_port}");
+        let postgres_url = services.postgres.url("postgres");
+        let sim = start_sim(&programs, &folder, sim_port, &gateway_ports, &wishes, seed)?;
+        let mut nodes = Vec::new();
+        for (n, port) in gateway_ports.iter().enumerate() {
+            nodes.push(gateway(&programs, &folder, n, *port, &services.redis)?);
+        }
+        for n in 0..wishes.allocators {
+            nodes.push(allocator(
+                &programs,
+                &folder,
+                n,
+                &services.redis,
+                &postgres_url,
+                &sim_url,
+                &wishes,
+            )?);
+        }
+        let config = folder.join("allocator-0.toml");
+        command(&programs, &config, &postgres_url, &["migrate"])?;
+        let key = command(
+            &programs,
+            &config,
+            &postgres_url,
+            &[
+                "key", "create", "--corp", CORP, "--role", "admin", "--name", "prove",
+            ],
+        )?;
+        for node in &mut nodes {
+            node.start()?;
+        }
+        let runtime = tokio::runtime::Handle::current();
+        let (ledger, redis) = runtime.block_on(async {
+            let ledger = ledger::Ledger::connect(ledger::Config::new(postgres_url)).await?;
+            let client = redis::Client::open(services.redis.url())?;
+            anyhow::Ok((ledger, redis::aio::ConnectionManager::new(client).await?))
+        })?;
+        Ok(Self {
+            corp: CorpId::new(CORP)?,
+            http: reqwest::Client::new(),
+            sim_url,
+            members: wishes.members,
+            ledger,
+            redis,
+            redis_server: Some(services.redis),
+            postgres_server: Some(services.postgres),
+            folder,
+            key: key.trim().to_owned(),
+            nodes,
+            gateways: wishes.gateways,
+            random: StdRng::seed_from_u64(seed),
+            _sim: sim,
+        })
+    }
+
+    /// Members, pool and channel over the REST API, as an operator would, then everybody online.
+    pub(crate) async fn prepare(&self) -> anyhow::Result<()> {
+        self.until("the console answers", START, || async {
+            self.http
+                .get(format!("{}/openapi.json", self.console()))
+                .send()
+                .await
+                .is_ok()
+                .then_some(())
+        })
+        .await?;
+        for (member, _) in &self.members {
+            self.put(&format!("members/{member}"), &json!({})).await?;
+        }
+        let members: Vec<Value> = self
+            .members
+            .iter()
+            .map(|(member, weight)| json!({"member": member, "weight": weight}))
+            .collect();
+        self.put(
+            "pools/sales",
+            &json!({"name": "Sales", "strategy": "weighted_round_robin", "members": members}),
+        )
+        .await?;
+        self.put(
+            "channels/poster",
+            &json!({"name": "Poster", "pool": "sales", "states": ["poster"], "card": false,
+                "welcome": {"text": "欢迎 Welcome"}}),
+        )
+        .await?;
+        self.until("everybody is online", START, || async {
+            self.heartbeat().await.ok()
+        })
+        .await
+    }
+
+    /// Everybody is there for the next ten minutes.
+    pub(crate) async fn heartbeat(&self) -> anyhow::Result<()> {
+        let members: Vec<Value> = self
+            .members
+            .iter()
+            .map(|(member, _)| json!({"member": member, "online": true, "lease_seconds": 600}))
+            .collect();
+        self.put("presence", &json!({"members": members})).await
+    }
+
+    async fn put(&self, path: &str, body: &Value) -> anyhow::Result<()> {
+        let url = format!("{}/api/v1/corps/{CORP}/{path}", self.console());
+        let answer = self
+            .http
+            .put(url)
+            .bearer_auth(&self.key)
+            .json(body)
+            .send()
+            .await?;
+        let status = answer.status();
+        anyhow::ensure!(
+            status.is_success(),
+            "PUT {path}: {status} {}",
+            answer.text().await.unwrap_or_default()
+        );
+        Ok(())
+    }
+
+    /// A POST to the simulator's admin API.
+    pub(crate) async fn sim(&self, path: &str, body: &Value) -> anyhow::Result<Value> {
+        let answer = self
+            .http
+            .post(format!("{}/sim/{path}", self.sim_url))
+            .json(body)
+            .send()
+            .await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        anyhow::ensure!(status.is_success(), "POST /sim/{path}: {status} {text}");
+        Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
+    }
+
+    pub(crate) async fn sim_get(&self, path: &str) -> anyhow::Result<Value> {
+        Ok(self
+            .http
+            .get(format!("{}/sim/{path}", self.sim_url))
+            .send()
+            .await?
+            .error_for_status()?
+            .json()
+            .await?)
+    }
+
+    pub(crate) fn callback_urls(&self) -> Vec<&str> {
+        self.nodes
+            .iter()
+            .take(self.gateways)
+            .map(|node| node.url.as_str())
+            .collect()
+    }
+
+    /// The first allocator's REST API.
+    pub(crate) fn console(&self) -> &str {
+        self.nodes
+            .iter()
+            .skip(self.gateways)
+            .map(|node| node.url.as_str())
+            .next()
+            .unwrap_or_default()
+    }
+
+    /// Where configuration, logs and data are.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The admin key of the console.
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Kills one process, whichever it is, and starts it again. Answers its name.
+    pub(crate) fn kill_one(&mut self) -> anyhow::Result<String> {
+        let index = self.random.random_range(0..self.nodes.len());
+        let node = &mut self.nodes[index];
+        if let Some(process) = &node.process {
+            signal(process.id(), "KILL");
+        }
+        node.process = None;
+        node.start()?;
+        Ok(node.name.clone())
+    }
+
+    /// Ends Redis in order and starts it again at the same address, from its append-only file.
+    pub(crate) fn restart_redis(&mut self) -> anyhow::Result<()> {
+        let port = self.redis_server.as_ref().map(Redis::port);
+        self.redis_server = None;
+        self.redis_server = Some(Redis::start(&self.folder, Keep::Everything, port)?);
+        Ok(())
+    }
+
+    /// Postgres is away for a while.
+    pub(crate) async fn stop_postgres_for(&mut self, pause: Duration) -> anyhow::Result<()> {
+        let port = self.postgres_server.as_ref().map(Postgres::port);
+        self.postgres_server = None;
+        tokio::time::sleep(pause).await;
+        self.postgres_server = Some(tokio::task::block_in_place(|| {
+            Postgres::start(&self.folder, Keep::Everything, port)
+        })?);
+        Ok(())
+    }
+
+    /// Everything Redis has is gone.
+    pub(crate) async fn wipe_redis(&self) -> anyhow::Result<()> {
+        redis::cmd("FLUSHALL")
+            .query_async::<()>(&mut self.redis.clone())
+            .await?;
+        Ok(())
+    }
+
+    /// Waits for a condition.
+    pub(crate) async fn until<T, F, Fut>(
+        &self,
+        what: &str,
+        limit: Duration,
+        mut probe: F,
+    ) -> anyhow::Result<T>
+    where
+        F: FnMut() -> Fut,
+        Fut: Future<Output = Option<T>>,
+    {
+        let start = tokio::time::Instant::now();
+        loop {
+            if let Some(value) = probe().await {
+                return Ok(value);
+            }
+            anyhow::ensure!(
+                start.elapsed() < limit,
+                "waited {limit:?} in vain: {what}; logs are in {}",
+                self.folder.display()
+            );
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Breaks a promise behind everybody's back.
+    pub(crate) async fn sabotage(&self, sabotage: Sabotage) -> anyhow::Result<()> {
+        say("Breaking", &format!("{sabotage:?}, on purpose"));
+        let pool = self.ledger.pool();
+        match sabotage {
+            Sabotage::Load => {
+                let key = format!("{{{CORP}}}:v1:member:{}", self.members[0].0);
+                redis::cmd("APPEND")
+                    .arg(key)
+                    .arg("1")
+                    .query_async::<()>(&mut self.redis.clone())
+                    .await?;
+            }
+            Sabotage::Twice => {
+                sqlx::query(
+                    "INSERT INTO allocations (id, corp_id, pool_id, customer_id, subject, member, source, decided_at,
+                        assigned_at, decided_seq, changed_seq)
+                     SELECT gen_random_uuid(), corp_id, 'other', customer_id, subject, member, 'sabotage', now(), now(),
+                        decided_seq, changed_seq FROM allocations LIMIT 1",
+                )
+                .execute(pool)
+                .await?;
+            }
+            Sabotage::Log => {
+                sqlx::query("DELETE FROM log WHERE seq = (SELECT max(seq) - 1 FROM log)")
+                    .execute(pool)
+                    .await?;
+            }
+            Sabotage::Transfer => {
+                let token = self.http.get(format!(
+                    "{}/cgi-bin/gettoken?corpid={CORP}&corpsecret={SECRET}",
+                    self.sim_url
+                ));
+                let token: Value = token.send().await?.json().await?;
+                let token = token["access_token"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned();
+                let customer: Option<String> =
+                    sqlx::query_scalar("SELECT external_id FROM customers LIMIT 1")
+                        .fetch_one(pool)
+                        .await?;
+                let url = format!(
+                    "{}/cgi-bin/externalcontact/transfer_customer?access_token={token}",
+                    self.sim_url
+                );
+                // A day later, so that the first transfer is over and a second one is accepted.
+                self.sim("clock", &json!({"advance_ms": 90_000_000}))
+                    .await?;
+                for (taker, _) in &self.members {
+                    for giver in self
+                        .members
+                        .iter()
+                        .map(|(giver, _)| giver)
+                        .filter(|giver| *giver != taker)
+                    {
+                        let body = json!({"handover_userid": giver, "takeover_userid": taker, "external_userid": [customer]});
+                        self.http.post(&url).json(&body).send().await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    fn start(&mut self) -> anyhow::Result<()> {
+        self.process = Some(Process::start(self.spec.clone())?);
+        Ok(())
+    }
+}
+
+struct Programs {
+    folder: PathBuf,
+}
+
+impl Programs {
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+/// Builds our three programs with the cargo that runs us.
+fn build(release: bool) -> anyhow::Result<Programs> {
+    let profile = if release { "release" } else { "dev" };
+    say(
+        "Building",
+        &format!("gateway, allocator, wecom-sim ({profile})"),
+    );
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .current_dir(root::checkout())
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            profile,
+            "-p",
+            "gateway",
+            "-p",
+            "allocator",
+            "-p",
+            "wecom-sim",
+            "--bins",
+        ])
+        .status()
+        .context("cargo")?;
+    anyhow::ensure!(status.success(), "the programs do not build");
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root::checkout().join("target"), PathBuf::from);
+    Ok(Programs {
+        folder: target.join(if release { "release" } else { "debug" }),
+    })
+}
+
+fn start_sim(
+    programs: &Programs,
+    folder: &Path,
+    port: u16,
+    gateway_ports: &[u16],
+    wishes: &Wishes,
+    seed: u64,
+) -> anyhow::Result<Process> {
+    let members: Vec<String> = std::iter::once("desk")
+        .chain(wishes.members.iter().map(|(member, _)| member.as_str()))
+        .map(|member| format!("{{ userid = \"{member}\", customer_limit = 0 }}"))
+        .collect();
+    let urls: Vec<String> = gateway_ports
+        .iter()
+        .map(|port| format!("http://127.0.0.1:{port}/callback/sales"))
+        .collect();
+    let text = format!(
+        "seed = {seed}\n[clock]\nmode = \"real\"\n{}\n[[corps]]\nid = \"{CORP}\"\nmembers = [{}]\n\
+         [[corps.apps]]\nagent_id = {AGENT}\nsecret = \"{SECRET}\"\n[corps.apps.callback]\nurls = {urls:?}\n\
+         token = \"{TOKEN}\"\naes_key = \"{AES_KEY}\"\n",
+        wishes.sim,
+        members.join(", "),
+    );
+    let config = folder.join("wecom-sim.toml");
+    std::fs::write(&config, text)?;
+    let spec = Spec::new(
+        "wecom-sim",
+        programs.path("wecom-sim"),
+        &folder.join("wecom-sim.log"),
+    )
+    .args(["--listen", &format!("127.0.0.1:{port}")])
+    .arg("--config")
+    .arg(config);
+    let mut process = Process::start(spec)?;
+    process.wait_until(START, || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+    })?;
+    Ok(process)
+}
+
+fn gateway(
+    programs: &Programs,
+    folder: &Path,
+    n: usize,
+    port: u16,
+    redis: &Redis,
+) -> anyhow::Result<Node> {
+    let name = format!("gateway-{n}");
+    let admin = ports::free()?;
+    let text = format!(
+        "[http]\nlisten = \"127.0.0.1:{port}\"\nadmin_listen = \"127.0.0.1:{admin}\"\nworkers = 1\n[redis]\nurl = \"{}\"\n\
+         [log]\nlevel = \"warn\"\n[endpoints.sales]\ncorp_id = \"{CORP}\"\nkind = \"app\"\n\
+         keys = [{{ token = \"env:CALLBACK_TOKEN\", aes_key = \"env:CALLBACK_KEY\" }}]\n",
+        redis.url(),
+    );
+    let config = folder.join(format!("{name}.toml"));
+    std::fs::write(&config, text)?;
+    let spec = Spec::new(
+        &name,
+        programs.path("gateway"),
+        &folder.join(format!("{name}.log")),
+    )
+    .arg("--config")
+    .arg(config)
+    .env("CALLBACK_TOKEN", TOKEN)
+    .env("CALLBACK_KEY", AES_KEY);
+    let url = format!("http://127.0.0.1:{port}/callback/sales");
+    Ok(Node {
+        name,
+        spec,
+        url,
+        process: None,
+    })
+}
+
+fn allocator(
+    programs: &Programs,
+    folder: &Path,
+    n: usize,
+    redis: &Redis,
+    postgres_url: &str,
+    sim_url: &str,
+    wishes: &Wishes,
+) -> anyhow::Result<Node> {
+    let name = format!("allocator-{n}");
+    let (api, admin) = (ports::free()?, ports::free()?);
+    let text = format!(
+        "{}\n[http]\nlisten = \"127.0.0.1:{api}\"\nadmin_listen = \"127.0.0.1:{admin}\"\n[redis]\nurl = \"{}\"\n\
+         [wecom]\nbase_url = \"{sim_url}\"\n[corps.{CORP}]\nagent_id = {AGENT}\nsecret = \"env:APP_SECRET\"\n\
+         default_pool = \"sales\"\n",
+        wishes.allocator,
+        redis.url(),
+    );
+    let config = folder.join(format!("{name}.toml"));
+    std::fs::write(&config, text)?;
+    let spec = Spec::new(
+        &name,
+        programs.path("allocator"),
+        &folder.join(format!("{name}.log")),
+    )
+    .arg("--config")
+    .arg(config)
+    .env("APP_SECRET", SECRET)
+    .env("PAIDAN_POSTGRES_URL", postgres_url)
+    .env("RUST_LOG", "warn");
+    Ok(Node {
+        name,
+        spec,
+        url: format!("http://127.0.0.1:{api}"),
+        process: None,
+    })
+}
+
+/// One of the allocator's commands; answers what it printed.
+fn command(
+    programs: &Programs,
+    config: &Path,
+    postgres_url: &str,
+    args: &[&str],
+) -> anyhow::Result<String> {
+    let output = Command::new(programs.path("allocator"))
+        .arg("--config")
+        .arg(config)
+        .args(args)
+        .env("APP_SECRET", SECRET)
+        .env("PAIDAN_POSTGRES_URL", postgres_url)
+        .env("RUST_LOG", "warn")
+        .output()?;
+    anyhow::ensure!(
+        output.status.success(),
+        "allocator {}: {}",
+        args.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
