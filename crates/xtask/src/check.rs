@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use count::Counts;
+pub(crate) use run::cargo;
 use steps::Step;
 
 use crate::progress::{print, say};

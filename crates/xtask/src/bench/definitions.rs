@@ -1,0 +1,126 @@
+//! All rows with their bars. How each is measured is told in its group's module.
+
+use super::row::{Better, Definition};
+
+const fn row(
+    name: &'static str,
+    unit: &'static str,
+    better: Better,
+    bar: f64,
+    goal: f64,
+    what: &'static str,
+) -> Definition {
+    Definition {
+        name,
+        what,
+        unit,
+        better,
+        bar: Some(bar),
+        goal: Some(goal),
+    }
+}
+
+const fn higher(
+    name: &'static str,
+    unit: &'static str,
+    bar: f64,
+    goal: f64,
+    what: &'static str,
+) -> Definition {
+    row(name, unit, Better::Higher, bar, goal, what)
+}
+
+const fn lower(
+    name: &'static str,
+    unit: &'static str,
+    bar: f64,
+    goal: f64,
+    what: &'static str,
+) -> Definition {
+    row(name, unit, Better::Lower, bar, goal, what)
+}
+
+const CALLBACKS: &str = "callbacks/s";
+const DECISIONS: &str = "decisions/s";
+
+/// In the order of the document they come from.
+#[rustfmt::skip]
+pub(crate) static ROWS: &[Definition] = &[
+    higher("P1", CALLBACKS, 0.70, 0.90, "verified and parsed, not stored ÷ bare axum, 64 connections"),
+    higher("P2", CALLBACKS, 0.60, 0.70, "stored, everysec ÷ bare axum, 64 connections"),
+    higher("P3", CALLBACKS, 0.60, 0.75, "stored, always ÷ bare axum, 256 connections"),
+    higher("P4", CALLBACKS, 0.40, 0.47, "stored, always ÷ bare axum, 64 connections"),
+    higher("P5", CALLBACKS, 0.80, 0.90, "stored, everysec ÷ bare axum, a connection for each callback"),
+    lower("P6", "µs CPU", 1.6, 1.15, "gateway's CPU for a stored callback ÷ bare axum's"),
+    higher("P7-go", CALLBACKS, 3.5, 4.5, "times Go net/http + silenceper/wechat + redigo"),
+    higher("P7-node", CALLBACKS, 6.0, 8.0, "times Node http + @wecom/crypto + ioredis"),
+    higher("P7-express", CALLBACKS, 12.0, 17.0, "times express + @wecom/crypto + ioredis"),
+    higher("P7-fastapi-2", CALLBACKS, 10.0, 14.0, "times FastAPI + wechatpy + redis-py, 2 workers"),
+    higher("P7-fastapi-1", CALLBACKS, 18.0, 24.0, "times FastAPI + wechatpy + redis-py, 1 worker"),
+    lower("P8-everysec", "ms", 8.0, 4.0, "acknowledgement p99 at half of the burst rate, everysec"),
+    lower("P8-always", "ms", 20.0, 6.5, "acknowledgement p99 at half of the burst rate, always"),
+    lower("P9-everysec", "ms", 2.0, 1.4, "10,000 at once: until all are acknowledged ÷ bare axum, everysec"),
+    lower("P9-always", "ms", 2.8, 1.9, "10,000 at once: until all are acknowledged ÷ bare axum, always"),
+    row("P9-refused", "callbacks", Better::Lower, 0.0, 0.0, "10,000 at once: not acknowledged"),
+    lower("P10", "ms", 200.0, 20.0, "10,000 at once: last ledger row after last acknowledgement"),
+    higher("P11", "events/s", 0.25, 0.40, "end to end to committed rows ÷ bare axum's burst"),
+    lower("P12-ack", "ms", 10.0, 2.0, "a surge at its real speed: acknowledgement p99"),
+    lower("P12-row", "ms", 50.0, 5.0, "a surge at its real speed: stored to committed row p99"),
+    lower("P12-ack-10x", "ms", 10.0, 2.0, "a surge at ten times its speed: acknowledgement p99"),
+    lower("P12-row-10x", "ms", 50.0, 5.0, "a surge at ten times its speed: stored to committed row p99"),
+    lower("P12-lost", "customers", 0.0, 0.0, "acknowledged customers without an allocation"),
+    lower("P12-doubled", "customers", 0.0, 0.0, "customers with more than one allocation"),
+    higher("P13", DECISIONS, 0.85, 1.0, "through our client ÷ redis-benchmark with our script, 64 callers"),
+    higher("P14-fair", DECISIONS, 0.50, 0.67, "whole script, fair ÷ SET, one in flight per client"),
+    higher("P14-fair-16", DECISIONS, 0.08, 0.16, "whole script, fair ÷ SET, 16 in flight per client"),
+    higher("P14-least", DECISIONS, 0.55, 0.67, "whole script, least load ÷ SET, one in flight per client"),
+    higher("P14-least-16", DECISIONS, 0.09, 0.16, "whole script, least load ÷ SET, 16 in flight per client"),
+    higher("P15-fair-50", "picks/s", 0.20, 0.45, "pick alone, fair, 50 members ÷ INCR % N, 16 in flight"),
+    higher("P15-fair-1000", "picks/s", 0.20, 0.45, "pick alone, fair, 1,000 members ÷ INCR % N, 16 in flight"),
+    higher("P15-least-50", "picks/s", 0.20, 0.45, "pick alone, least load, 50 members ÷ INCR % N, 16 in flight"),
+    higher("P15-least-1000", "picks/s", 0.20, 0.45, "pick alone, least load, 1,000 members ÷ INCR % N, 16 in flight"),
+    higher("P16", DECISIONS, 2.0, 3.0, "decided 16 per call ÷ one per call"),
+    higher("P17-for-update", DECISIONS, 8.0, 12.0, "times Postgres SELECT … FOR UPDATE with a ledger row"),
+    higher("P17-skip-locked", DECISIONS, 5.0, 6.5, "times Postgres FOR UPDATE SKIP LOCKED with a ledger row"),
+    higher("P17-lock", DECISIONS, 6.0, 10.0, "times lock, script, unlock in Redis"),
+    higher("P17-rotation", DECISIONS, 3.0, 4.0, "times a rotated list in Redis"),
+    row("P18", "customers", Better::Below, 1.0, 1.0, "largest distance of a member from his exact share, 64 callers"),
+    higher("P20-1000", DECISIONS, 0.25, 0.45, "ledger writer, 1,000 decisions a transaction ÷ COPY of the same rows"),
+    higher("P20-5000", DECISIONS, 0.28, 0.60, "ledger writer, 5,000 decisions a transaction ÷ COPY of the same rows"),
+    higher("P23", "events/s", 0.65, 0.90, "worker drain with Postgres ÷ without"),
+    lower("P24-gateway-64", "MB", 16.0, 8.0, "gateway in memory, 64 connections"),
+    lower("P24-gateway-1000", "MB", 64.0, 36.0, "gateway in memory, 1,000 connections"),
+    lower("P24-allocator", "MB", 64.0, 32.0, "allocator in memory after its surge"),
+    lower("P25-callback", "bytes", 150.0, 50.0, "Redis memory of a queued callback beyond its XML"),
+    Definition { name: "P25-seen", unit: "bytes", better: Better::Lower, bar: None, goal: None,
+        what: "Redis memory by which a callback is known as a duplicate for a day" },
+    lower("P25-lock", "bytes", 200.0, 150.0, "Redis memory of a lock that is held"),
+    lower("P26", "ns", 2.5, 1.5, "open a callback ÷ SHA-1, base64 and AES of the same bytes"),
+    higher("P27", "customers/s", 0.05, 0.10, "whole path with WeCom's simulator called ÷ SET"),
+];
+
+pub(crate) fn find(name: &str) -> &'static Definition {
+    ROWS.iter()
+        .find(|row| row.name == name)
+        .unwrap_or_else(|| unreachable!("{name} is not among the rows"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_goals_are_not_weaker_than_bars() {
+        let names: std::collections::BTreeSet<&str> = ROWS.iter().map(|row| row.name).collect();
+        assert_eq!(names.len(), ROWS.len());
+        for row in ROWS {
+            if let (Some(bar), Some(goal)) = (row.bar, row.goal) {
+                let stronger = match row.better {
+                    Better::Higher => goal >= bar,
+                    Better::Lower | Better::Below => goal <= bar,
+                };
+                assert!(stronger, "{}", row.name);
+            }
+        }
+    }
+}
