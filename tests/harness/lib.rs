@@ -3,7 +3,7 @@
 
 mod world;
 
-pub use world::{Options, World};
+pub use world::{AES_KEY, Options, TOKEN, World};
 
 use std::{future::Future, time::Duration};
 

@@ -15,8 +15,8 @@ use wecom_sim::{ScanRequest, Sim, SimHandle};
 use crate::eventually;
 
 /// Keys of the callback: any will do.
-const TOKEN: &str = "e2eTok3n";
-const AES_KEY: &str = "BbrSK29CZTux1KMoBFeJDPYhgFy5pbnAnknyD7PmcAk";
+pub const TOKEN: &str = "e2eTok3n";
+pub const AES_KEY: &str = "BbrSK29CZTux1KMoBFeJDPYhgFy5pbnAnknyD7PmcAk";
 const AGENT: u32 = 1_000_002;
 const SECRET: &str = "e2e-app-secret";
 
@@ -32,6 +32,8 @@ pub struct Options {
     pub allocator: String,
     /// TOML over the simulator's defaults.
     pub sim: String,
+    /// More of the gateways' configuration; `{corp}` becomes the id of the corp.
+    pub gateway: String,
     /// Text of the welcome message of channel `poster`.
     pub welcome: Option<&'static str>,
     /// A Redis (AOF `always`) and a Postgres of its own, which may be stopped and wiped.
@@ -47,6 +49,7 @@ impl Default for Options {
             strategy: Strategy::WeightedRoundRobin,
             allocator: String::new(),
             sim: String::new(),
+            gateway: String::new(),
             welcome: None,
             own_stores: false,
         }
@@ -164,8 +167,10 @@ impl World {
     fn start_gateway(&mut self, callback: TcpListener, redis_url: &str) {
         let text = format!(
             "[redis]\nurl = \"{}\"\n[log]\nlevel = \"warn\"\n[endpoints.sales]\ncorp_id = \"{}\"\nkind = \"app\"\n\
-             keys = [{{ token = \"env:CALLBACK_TOKEN\", aes_key = \"env:CALLBACK_KEY\" }}]\n",
-            redis_url, self.corp
+             keys = [{{ token = \"env:CALLBACK_TOKEN\", aes_key = \"env:CALLBACK_KEY\" }}]\n{}",
+            redis_url,
+            self.corp,
+            self.options.gateway.replace("{corp}", self.corp.as_str())
         );
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), text).expect("written");
