@@ -68,7 +68,7 @@ enum KeyCommand {
         #[arg(long)]
         member: Option<String>,
         /// What the key is for.
-        #[arg(long)]
+        #[arg(long, default_value = "made on the command line")]
         name: String,
         /// Days until it expires; without it, never.
         #[arg(long)]

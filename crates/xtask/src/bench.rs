@@ -30,7 +30,9 @@ mod ledger;
 mod load;
 mod memory;
 mod open;
+mod path;
 mod programs;
+mod redis_benchmark;
 mod row;
 mod servers;
 pub(crate) mod stand;
@@ -110,6 +112,7 @@ impl Group {
 struct Bench {
     rounds: usize,
     quick: bool,
+    full: bool,
     place: Place,
 }
 
@@ -172,6 +175,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let bench = Bench {
         rounds: if args.quick { 1 } else { args.rounds.max(5) },
         quick: args.quick,
+        full: args.full,
         place: Place {
             folder: folder()?,
             programs: Programs::beside_us()?,
@@ -205,7 +209,8 @@ fn measure(bench: &Bench, group: Group) -> anyhow::Result<Vec<Row>> {
             memory::run(bench, &mut samples)?;
         }
         Group::Ledger => ledger::run(bench, &mut samples)?,
-        Group::Path | Group::Peers => {}
+        Group::Path => path::run(bench, &mut samples)?,
+        Group::Peers => {}
     }
     Ok(samples.rows())
 }

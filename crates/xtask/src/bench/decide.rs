@@ -19,7 +19,6 @@
 mod corp;
 mod fairness;
 mod picks;
-mod redis_benchmark;
 mod rivals;
 
 use std::time::{Duration, Instant};
@@ -30,12 +29,12 @@ use roster::CorpRoster;
 use tokio::task::JoinSet;
 
 use super::callbacks::CORP;
+use super::redis_benchmark::Asking;
 use super::row::Sample;
 use super::store::Store;
 use super::{Bench, Group, Samples, runtime};
 use crate::services::Keep;
 use corp::{POOL, Shape};
-use redis_benchmark::Asking;
 
 const CLIENTS: usize = 50;
 const CALLERS: usize = 64;

@@ -85,7 +85,7 @@ impl Server {
             let (address, admin) = (free()?, free()?);
             let (program, args) = command(address, admin)?;
             let spec = Spec::new(name, program, &place.folder.join(format!("{name}.log")));
-            let mut process = Process::start(spec.args(args))?;
+            let mut process = Process::start(spec.args(args).env("RUST_LOG", "warn"))?;
             let is_ready = || match ready {
                 Ready::Listens => listens(address),
                 Ready::SaysSo => says_ready(admin),

@@ -60,6 +60,20 @@ pub(crate) fn show_and_keep(command: &mut Command) -> anyhow::Result<(bool, Stri
     Ok((child.wait()?.success(), kept))
 }
 
+/// Keeps what it prints and shows it only when it fails.
+pub(crate) fn keep(command: &mut Command) -> anyhow::Result<(bool, String)> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{command:?}"))?;
+    let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
+    text.push_str(&String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        crate::progress::print(&text);
+    }
+    Ok((output.status.success(), text))
+}
+
 fn copy(from: impl Read, mut to: impl Write) -> String {
     let mut kept = String::new();
     let mut reader = BufReader::new(from);

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use super::Outcome;
 use super::count::Counts;
 use super::deny::{TREE, check};
-use super::run::{cargo, has_cargo, show, show_and_keep};
+use super::run::{cargo, has_cargo, keep, show, show_and_keep};
 use crate::process::is_alive;
 use crate::progress::say;
 use crate::root;
@@ -53,6 +53,11 @@ pub(crate) fn all() -> Vec<Step> {
             name: "tests",
             what: "all tests, with real services (cargo-nextest, else cargo test)",
             run: tests,
+        },
+        Step {
+            name: "prove",
+            what: "surge and faults against real processes, scaled down; and that broken promises are caught",
+            run: prove,
         },
         Step {
             name: "doctests",
@@ -171,7 +176,8 @@ fn tests(context: &Context) -> anyhow::Result<Outcome> {
 
 fn doctests(_: &Context) -> anyhow::Result<Outcome> {
     let args = ["test", "--locked", "--workspace", "--doc", "--no-fail-fast"];
-    let (ok, output) = show_and_keep(&mut cargo(&args))?;
+    // Most crates have none and say so at length.
+    let (ok, output) = keep(&mut cargo(&args))?;
     let mut outcome = counted(ok, &output);
     // One closing line for each crate, most of them "0 passed": the table has the sum.
     if let Outcome::Passed(counts) = &mut outcome {
@@ -234,4 +240,19 @@ fn sweep(base: &Path) {
             std::fs::remove_dir_all(entry.path()).ok();
         }
     }
+}
+
+/// Both scenarios, small, and their self-tests.
+fn prove(_: &Context) -> anyhow::Result<Outcome> {
+    for scenario in ["surge", "faults"] {
+        let mut command = std::process::Command::new(std::env::current_exe()?);
+        command.args(["prove", scenario, "--scale", "0.03", "--self-test"]);
+        if !show(&mut command)? {
+            return Ok(plain(
+                false,
+                "see the lines above that begin with BROKEN, or with Caught",
+            ));
+        }
+    }
+    Ok(plain(true, ""))
 }

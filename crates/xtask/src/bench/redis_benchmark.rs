@@ -1,4 +1,4 @@
-//! `redis-benchmark`, the sender of the decide rows: one process, one thread, hardly any work of its own.
+//! `redis-benchmark`, which asks Redis without us: one process, one thread, hardly any work of its own.
 
 use std::process::Command;
 
@@ -8,12 +8,12 @@ use crate::process::find;
 
 /// How it asks.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Asking {
-    pub(super) port: u16,
-    pub(super) clients: usize,
+pub(crate) struct Asking {
+    pub(crate) port: u16,
+    pub(crate) clients: usize,
     /// Requests of one client on their way at once.
-    pub(super) pipeline: usize,
-    pub(super) requests: usize,
+    pub(crate) pipeline: usize,
+    pub(crate) requests: usize,
 }
 
 /// Every `__rand_int__` of the command becomes one of so many numbers.
@@ -21,7 +21,7 @@ const RANDOM: &str = "2000000000";
 
 impl Asking {
     /// Requests a second.
-    pub(super) fn run(&self, command: &[String]) -> anyhow::Result<f64> {
+    pub(crate) fn run(&self, command: &[String]) -> anyhow::Result<f64> {
         let program = find("redis-benchmark")
             .context("no redis-benchmark on the search path (Debian: redis-tools)")?;
         let mut benchmark = Command::new(program);
