@@ -178,12 +178,16 @@ impl Server {
         }
     }
 
-    /// Starts again on the same port and folder, after `kill` or `stop` or instead of them (then it is killed first).
+    /// Starts again on the same port and folder, after `kill` or `stop` or instead of them (then it is killed
+    /// first), and mends its append-only file before that, as every deployment must: a Redis (7.0 to 8.x seen)
+    /// whose last script call was written in part cuts off the last command but leaves the MULTI before it, and
+    /// with the *next* restart either runs that half of a script or drops what was written after it.
     ///
     /// # Panics
     /// When the port is not to be had again.
     pub fn restart(&self) {
         self.kill();
+        self.mend_append_only_file();
         let deadline = Instant::now() + START_LIMIT;
         loop {
             if let Some(child) = launch(self.port, self.dir.path(), &self.options) {
@@ -196,6 +200,26 @@ impl Server {
                 self.port
             );
         }
+    }
+
+    /// `redis-check-aof --fix`: cuts off an incomplete script call at its beginning.
+    fn mend_append_only_file(&self) {
+        let manifest = self.dir().join("appendonlydir/appendonly.aof.manifest");
+        if !manifest.exists() {
+            return;
+        }
+        let mut check = Command::new("redis-check-aof")
+            .arg("--fix")
+            .arg(manifest)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("redis-check-aof");
+        let mut yes = check.stdin.take().expect("a pipe");
+        // It asks only when there is something to mend.
+        yes.write_all(b"y\n").ok();
+        let status = check.wait().expect("redis-check-aof");
+        assert!(status.success(), "redis-check-aof --fix: {status}");
     }
 
     /// Freezes the process (SIGSTOP): connections stay open and nothing is answered.

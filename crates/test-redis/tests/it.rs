@@ -47,6 +47,29 @@ async fn append_only_survives_a_kill_on_the_same_port() {
     assert_eq!(server.cli(&["GET", "a"]), "1");
 }
 
+/// Without the mending the half of the script would come to life with the second restart.
+#[tokio::test]
+async fn half_a_script_is_cut_off_for_good() {
+    let server = Server::start(Options {
+        appendonly: AppendOnly::Always,
+        ..Options::default()
+    });
+    let script = "redis.call('SADD', KEYS[1], 1) redis.call('SADD', KEYS[1], 2)";
+    server.cli(&["EVAL", script, "1", "a"]);
+    server.kill();
+    let file = server.dir().join("appendonlydir/appendonly.aof.1.incr.aof");
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() - 20]).unwrap();
+    server.restart();
+    assert_eq!(server.cli(&["SCARD", "a"]), "0");
+    server.cli(&["EVAL", script, "1", "b"]);
+    server.restart();
+    assert_eq!(
+        (server.cli(&["SCARD", "a"]), server.cli(&["SCARD", "b"])),
+        ("0".into(), "2".into())
+    );
+}
+
 #[tokio::test]
 async fn one_node_cluster_takes_writes() {
     let mut connection = test_redis::shared_cluster().cluster_connection().await;
