@@ -167,11 +167,13 @@ fn is_news(rows: &[Allocation], member: &MemberId, relation: &FollowUser, since_
         .iter()
         .filter(|row| row.member.as_ref() == Some(member) || row.giver.as_ref() == Some(member));
     match about.max_by_key(|row| (row.closed_ms.is_none(), row.decided_ms)) {
-        None => made_ms >= since_ms,
+        // WeCom's times are whole seconds.
+        None => made_ms + 999 >= since_ms,
         Some(row) => match (row.closed_ms, row.close_reason.as_deref()) {
             (None, _) => false,
             // It was closed because he was gone; he is not.
-            (Some(_), Some("customer_left" | "member_deleted_customer" | "relation_gone")) => true,
+            (Some(_), Some("member_deleted_customer" | "relation_gone")) => true,
+            // A customer who left stays in the member's list at WeCom: only a newer relation is one.
             (Some(closed_ms), _) => made_ms > closed_ms,
         },
     }
@@ -325,3 +327,7 @@ pub async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Result<(), 
     corp.log_grew.notify_one();
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "reread_tests.rs"]
+mod tests;

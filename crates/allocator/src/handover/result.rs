@@ -87,3 +87,7 @@ fn growing(checks: i32) -> u64 {
     let doublings = u32::try_from(checks.clamp(0, 7)).unwrap_or_default();
     (MINUTE_MS / 2 * (1 << doublings)).min(HOUR_MS)
 }
+
+#[cfg(test)]
+#[path = "result_tests.rs"]
+mod tests;

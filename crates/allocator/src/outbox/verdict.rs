@@ -7,6 +7,7 @@ use wecom::error::Class;
 use crate::{
     app::{App, CorpApp},
     backoff::jittered,
+    config::Outbox as Rules,
 };
 
 /// Probing whether WeCom takes this app again: slow, so that it is no storm.
@@ -38,12 +39,16 @@ pub(super) fn after_refusal(
             due_ms: app.now_ms() + jittered(APP_STOPPED_MS),
         };
     }
-    match error.class() {
+    judge(&app.config.outbox, app.now_ms(), error.class(), tries)
+}
+
+fn judge(rules: &Rules, now_ms: u64, class: Class, tries: i32) -> Outcome {
+    match class {
         Class::AlreadyDone => Outcome::Done,
         Class::RateLimited => Outcome::NotTried {
-            due_ms: app.now_ms() + jittered(1_000),
+            due_ms: now_ms + jittered(1_000),
         },
-        Class::RefreshToken | Class::RetryWithBackoff => again(app, tries),
+        Class::RefreshToken | Class::RetryWithBackoff => later(rules, now_ms, tries),
         Class::PermanentCustomer => Outcome::Failed,
         // Somebody must look: a person, a request of ours, or a code nobody knew.
         _ => Outcome::Dead,
@@ -52,18 +57,20 @@ pub(super) fn after_refusal(
 
 /// Again after a growing pause, or given up.
 pub(super) fn again(app: &App, tries: i32) -> Outcome {
-    if tries >= app.config.outbox.max_attempts {
+    later(&app.config.outbox, app.now_ms(), tries)
+}
+
+fn later(rules: &Rules, now_ms: u64, tries: i32) -> Outcome {
+    if tries >= rules.max_attempts {
         return Outcome::Dead;
     }
     let doublings = u32::try_from(tries.clamp(0, 16)).unwrap_or_default();
-    let pause = app
-        .config
-        .outbox
+    let pause = rules
         .backoff_min_ms
         .saturating_mul(1 << doublings)
-        .min(app.config.outbox.backoff_max_ms);
+        .min(rules.backoff_max_ms);
     Outcome::Again {
-        due_ms: app.now_ms() + jittered(pause),
+        due_ms: now_ms + jittered(pause),
     }
 }
 
@@ -119,4 +126,55 @@ pub(super) async fn put_off(
         .map(|row| Finish::new(row.held(), Outcome::NotTried { due_ms }))
         .collect();
     write(app, corp, kind, &finishes).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_MS: u64 = 1_792_000_000_000;
+
+    fn rules() -> Rules {
+        Rules {
+            workers: 1,
+            batch: 1,
+            lease_ms: 10_000,
+            max_attempts: 5,
+            backoff_min_ms: 1_000,
+            backoff_max_ms: 8_000,
+            poll_ms: 1_000,
+            cards_per_minute: 20,
+        }
+    }
+
+    fn after(code: i64, tries: i32) -> Outcome {
+        judge(&rules(), NOW_MS, wecom::error::classify(code).class, tries)
+    }
+
+    /// Cases 39 and 48: what passes is tried again a bounded number of times with growing pauses, what does not pass
+    /// is tried once.
+    #[test]
+    fn what_passes_is_repeated_and_what_does_not_is_not() {
+        let mut longest = 0;
+        for tries in 1..5 {
+            let Outcome::Again { due_ms } = after(-1, tries) else {
+                panic!("given up after {tries}")
+            };
+            longest = longest.max(due_ms - NOW_MS);
+            // Jitter adds a quarter at most.
+            assert!(due_ms > NOW_MS && due_ms - NOW_MS <= 10_000);
+        }
+        assert!(longest > 1_000);
+        assert_eq!(after(-1, 5), Outcome::Dead);
+        assert_eq!(after(40096, 1), Outcome::Failed);
+        assert_eq!(after(999_999, 1), Outcome::Dead);
+    }
+
+    /// Case 53: a call that the rate forbids counts no try, however often that happens.
+    #[test]
+    fn a_limit_of_the_rate_is_nobodys_fault() {
+        for tries in [1, 5, 50] {
+            assert!(matches!(after(45009, tries), Outcome::NotTried { .. }));
+        }
+    }
 }
