@@ -41,19 +41,6 @@ impl TransferStep {
     }
 }
 
-impl TransferState {
-    /// Steps lead upwards or stay on a level.
-    fn level(self) -> i32 {
-        use TransferState::{Human, Planned, Submitted, Unknown, Waiting};
-        match self {
-            Planned => 0,
-            Submitted | Unknown => 1,
-            Waiting | Human => 2,
-            _ => 3,
-        }
-    }
-}
-
 impl Transfers {
     /// Takes steps; answers the transfers that took theirs. The others are at an end, or further on: a later look
     /// knew more.

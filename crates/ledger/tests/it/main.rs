@@ -16,6 +16,8 @@ mod faults;
 mod log_write;
 mod migrations;
 mod outbox;
+mod outbox_lost;
 mod pooler;
 mod setup;
+mod taken_back;
 mod transfers;

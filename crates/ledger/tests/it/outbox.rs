@@ -4,15 +4,13 @@ use std::collections::HashSet;
 
 use allocation::CorpId;
 use futures_util::future::join_all;
-use ledger::{
-    Change, Claim, EffectState, Fence, Finish, NewEffect, OutboxRow, Outcome, PageRequest, Reaped,
-};
+use ledger::{Change, Claim, EffectState, Fence, Finish, NewEffect, OutboxRow, Outcome};
 use serde_json::json;
 use uuid::Uuid;
 
 use crate::setup::{Setup, T0, effect, setup, setup_with};
 
-fn claim(limit: u32) -> Claim {
+pub(crate) fn claim(limit: u32) -> Claim {
     Claim {
         corps: vec![],
         except: vec![],
@@ -22,13 +20,13 @@ fn claim(limit: u32) -> Claim {
     }
 }
 
-async fn put(setup: &Setup, effects: Vec<NewEffect>) {
+pub(crate) async fn put(setup: &Setup, effects: Vec<NewEffect>) {
     setup
         .write(effects.into_iter().map(Change::Effect).collect())
         .await;
 }
 
-async fn take_one(setup: &Setup, now_ms: u64) -> OutboxRow {
+pub(crate) async fn take_one(setup: &Setup, now_ms: u64) -> OutboxRow {
     let mut rows = setup
         .ledger
         .outbox()
@@ -39,7 +37,7 @@ async fn take_one(setup: &Setup, now_ms: u64) -> OutboxRow {
     rows.remove(0)
 }
 
-async fn get(setup: &Setup, id: Uuid) -> OutboxRow {
+pub(crate) async fn get(setup: &Setup, id: Uuid) -> OutboxRow {
     setup
         .ledger
         .outbox()
@@ -49,7 +47,7 @@ async fn get(setup: &Setup, id: Uuid) -> OutboxRow {
         .unwrap()
 }
 
-fn fence(counter: u64) -> Fence {
+pub(crate) fn fence(counter: u64) -> Fence {
     Fence {
         generation: 1,
         counter,
@@ -289,235 +287,7 @@ async fn outcomes_are_written_as_told() {
 }
 
 /// Case 72: claimed by worker 1, lease lost, claimed by worker 2; both report, worker 1 last.
-#[tokio::test]
-async fn a_late_holder_is_refused() {
-    let setup = setup().await;
-    let outbox = setup.ledger.outbox();
-    put(&setup, vec![effect("card", "1")]).await;
-    let first = take_one(&setup, T0 + 10).await;
-    assert_eq!(
-        outbox.begin(&[first.held()], T0 + 11).await.unwrap().len(),
-        1
-    );
-    assert_eq!(
-        outbox.reap(&["card"], 10, T0 + 10_009).await.unwrap(),
-        Reaped::default()
-    );
-    let reaped = Reaped {
-        pending: 1,
-        ..Reaped::default()
-    };
-    assert_eq!(
-        outbox.reap(&["card"], 10, T0 + 10_010).await.unwrap(),
-        reaped
-    );
-    // Not his any more, even before somebody else has it.
-    let late = Finish::new(first.held(), Outcome::Failed);
-    assert_eq!(
-        outbox
-            .finish(std::slice::from_ref(&late), T0 + 10_011)
-            .await
-            .unwrap(),
-        [first.id]
-    );
-    let second = take_one(&setup, T0 + 10_012).await;
-    assert_eq!(second.attempt, 2);
-    assert!(
-        outbox
-            .begin(&[first.held()], T0 + 10_013)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert!(!outbox.renew(&first.held(), T0 + 99_999).await.unwrap());
-    assert_eq!(
-        outbox
-            .begin(&[second.held()], T0 + 10_013)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
-    let done = Finish::new(second.held(), Outcome::Done);
-    assert!(
-        outbox
-            .finish(&[done], T0 + 10_014)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert_eq!(
-        outbox.finish(&[late], T0 + 10_015).await.unwrap(),
-        [first.id]
-    );
-    let row = get(&setup, first.id).await;
-    assert_eq!((row.state, row.tries), (EffectState::Done, 2));
-}
-
 /// Case 68: the fence of a lock decides, not the clock of its late owner.
-#[tokio::test]
-async fn an_older_fence_is_refused() {
-    let setup = setup().await;
-    let outbox = setup.ledger.outbox();
-    put(&setup, vec![effect("transfer", "1")]).await;
-    let row = take_one(&setup, T0 + 10).await;
-    assert_eq!(
-        outbox
-            .begin(&[row.held_with(fence(6))], T0 + 11)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
-    for wrong in [row.held(), row.held_with(fence(5)), row.held_with(fence(7))] {
-        let finish = Finish::new(wrong, Outcome::Done);
-        assert_eq!(
-            outbox.finish(&[finish], T0 + 12).await.unwrap(),
-            [row.id],
-            "{wrong:?}"
-        );
-    }
-    let again = Finish::new(row.held_with(fence(6)), Outcome::Again { due_ms: T0 + 12 });
-    assert!(outbox.finish(&[again], T0 + 12).await.unwrap().is_empty());
-    let row = take_one(&setup, T0 + 13).await;
-    assert_eq!(row.fence, Some(fence(6)));
-    assert!(
-        outbox
-            .begin(&[row.held_with(fence(5))], T0 + 14)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert!(
-        outbox
-            .begin(&[row.held()], T0 + 14)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    // What was not begun needs no fence to be given up.
-    let newer = Fence {
-        generation: 2,
-        counter: 1,
-    };
-    assert_eq!(
-        outbox
-            .begin(&[row.held_with(newer)], T0 + 14)
-            .await
-            .unwrap()
-            .len(),
-        1
-    );
-    assert_eq!(
-        outbox.greatest_fence(&setup.corp).await.unwrap(),
-        Some(newer)
-    );
-    let done = Finish::new(row.held_with(newer), Outcome::Done);
-    assert!(outbox.finish(&[done], T0 + 15).await.unwrap().is_empty());
-    assert_eq!(outbox.greatest_fence(&setup.corp).await.unwrap(), None);
-}
-
-#[tokio::test]
-async fn nobody_begins_after_his_lease_or_twice() {
-    let setup = setup().await;
-    let outbox = setup.ledger.outbox();
-    put(&setup, vec![effect("card", "1")]).await;
-    let row = take_one(&setup, T0 + 10).await;
-    assert!(
-        outbox
-            .begin(&[row.held()], T0 + 10_010)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    assert!(outbox.renew(&row.held(), T0 + 20_000).await.unwrap());
-    assert_eq!(
-        outbox.begin(&[row.held()], T0 + 10_010).await.unwrap(),
-        [row.held()]
-    );
-    assert!(
-        outbox
-            .begin(&[row.held()], T0 + 10_011)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-}
-
-#[tokio::test]
-async fn what_its_holder_lost_goes_back_or_is_unknown() {
-    let setup = setup().await;
-    let outbox = setup.ledger.outbox();
-    put(
-        &setup,
-        vec![
-            effect("card", "not begun"),
-            effect("card", "begun"),
-            effect("welcome", "not begun"),
-            effect("welcome", "begun"),
-        ],
-    )
-    .await;
-    let rows = outbox.claim(&claim(9), T0 + 10).await.unwrap();
-    let begun: Vec<_> = rows
-        .iter()
-        .filter(|row| row.key == "begun")
-        .map(OutboxRow::held)
-        .collect();
-    outbox.begin(&begun, T0 + 11).await.unwrap();
-    let late = NewEffect {
-        deadline_ms: Some(T0 + 20),
-        erase_payload: true,
-        ..effect("welcome", "late")
-    };
-    put(&setup, vec![late]).await;
-    let reaped = outbox.reap(&["card"], 10, T0 + 20_000).await.unwrap();
-    assert_eq!(
-        reaped,
-        Reaped {
-            pending: 3,
-            unknown: 1,
-            failed: 1
-        }
-    );
-    let unknown = outbox.unfinished(Some(&setup.corp)).await.unwrap();
-    let view: Vec<_> = unknown
-        .iter()
-        .map(|row| (row.kind.as_str(), row.state, row.count))
-        .collect();
-    assert_eq!(
-        view,
-        [
-            ("card", EffectState::Pending, 2),
-            ("welcome", EffectState::Pending, 1),
-            ("welcome", EffectState::Unknown, 1)
-        ]
-    );
-    let rows = outbox.claim(&claim(9), T0 + 20_001).await.unwrap();
-    let lost = rows
-        .iter()
-        .find(|row| row.kind == "welcome" && row.key == "begun")
-        .unwrap();
-    assert_eq!(lost.unknown_since_ms, Some(T0 + 11));
-    assert_eq!(
-        setup
-            .number("SELECT count(*) FROM outbox WHERE last_error = 'deadline' AND payload = '{}'")
-            .await,
-        1
-    );
-    // Lost again while it is looked up: as unknown as before.
-    let reaped = outbox.reap(&["card"], 10, T0 + 40_000).await.unwrap();
-    assert_eq!(
-        reaped,
-        Reaped {
-            pending: 3,
-            unknown: 1,
-            failed: 0
-        }
-    );
-    assert_eq!(get(&setup, lost.id).await.unknown_since_ms, Some(T0 + 11));
-}
-
 #[tokio::test]
 async fn short_lived_payloads_are_emptied_at_the_end() {
     let setup = setup().await;
@@ -549,63 +319,4 @@ async fn short_lived_payloads_are_emptied_at_the_end() {
             .unwrap()
             .is_empty()
     );
-}
-
-#[tokio::test]
-async fn dead_letters_are_listed_and_replayed() {
-    let setup = setup().await;
-    let outbox = setup.ledger.outbox();
-    put(
-        &setup,
-        (0..7).map(|n| effect("card", &n.to_string())).collect(),
-    )
-    .await;
-    let rows = outbox.claim(&claim(9), T0 + 10).await.unwrap();
-    let dead: Vec<_> = rows
-        .iter()
-        .map(|row| Finish::new(row.held(), Outcome::Dead))
-        .collect();
-    outbox.finish(&dead, T0 + 20).await.unwrap();
-    let page = |cursor| PageRequest { limit: 3, cursor };
-    let first = outbox.dead(&setup.corp, None, &page(None)).await.unwrap();
-    let second = outbox
-        .dead(&setup.corp, Some("card"), &page(first.next.clone()))
-        .await
-        .unwrap();
-    let third = outbox
-        .dead(&setup.corp, None, &page(second.next.clone()))
-        .await
-        .unwrap();
-    let ids: HashSet<Uuid> = [&first, &second, &third]
-        .into_iter()
-        .flat_map(|page| &page.items)
-        .map(|row| row.id)
-        .collect();
-    assert_eq!(
-        (ids.len(), third.items.len(), third.next.is_none()),
-        (7, 1, true)
-    );
-    let back = outbox
-        .dead(&setup.corp, None, &page(second.previous))
-        .await
-        .unwrap();
-    assert_eq!(back.items, first.items);
-    assert!(
-        outbox
-            .dead(&setup.corp, Some("welcome"), &page(None))
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
-    let one = first.items[0].id;
-    assert_eq!(
-        outbox
-            .replay(&setup.corp, &[one, Uuid::nil()], T0 + 30)
-            .await
-            .unwrap(),
-        [one]
-    );
-    let row = take_one(&setup, T0 + 30).await;
-    assert_eq!((row.id, row.tries, row.settled_ms), (one, 0, None));
 }

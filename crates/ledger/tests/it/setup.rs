@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allocation::{AllocationId, CorpId, MemberId, PoolId, SubjectKey};
+use allocation::{AllocationId, CorpId, MemberId, PoolId, Reason, SubjectKey};
 use ledger::{
     Change, Config, Customer, Entry, Ledger, NewAllocation, NewEffect, NewTransfer, TransferKind,
     WriteBatch, Written,
@@ -135,6 +135,30 @@ pub(crate) fn transfer(n: u128, of: u64, giver: &str, taker: &str) -> NewTransfe
         giver: member(giver),
         taker: member(taker),
         kind: TransferKind::InService,
+    }
+}
+
+pub(crate) fn closed(n: u64) -> Change {
+    Change::Closed {
+        allocation: allocation(n),
+        reason: Reason::new("customer_left").unwrap(),
+    }
+}
+
+pub(crate) fn assigned(n: u64, to: &str, epoch: Option<u64>) -> Change {
+    Change::Assigned {
+        allocation: allocation(n),
+        member: member(to),
+        giver: None,
+        epoch,
+    }
+}
+
+pub(crate) fn effect_of(n: u64, key: &str, epoch: Option<u64>) -> NewEffect {
+    NewEffect {
+        allocation: Some(allocation(n)),
+        epoch,
+        ..effect("card", key)
     }
 }
 

@@ -1,0 +1,151 @@
+//! Reading and writing the rows of a pool, inside a transaction.
+
+use allocation::{CorpId, MemberId, PoolId, Strategy, Weight};
+use sqlx::postgres::PgRow;
+
+use super::{NewPool, Pool, PoolMember, select};
+use crate::Error;
+use crate::audit::Trail;
+use crate::connection::Work;
+use crate::log_write::column;
+use crate::row::{Columns, signed};
+use crate::text::clean;
+use crate::times::at;
+
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) pool: Pool,
+    pub(super) deleted: bool,
+}
+
+pub(super) async fn lock(
+    work: &mut Work,
+    corp: &CorpId,
+    id: &PoolId,
+) -> Result<Option<Found>, Error> {
+    let query = work
+        .query(select!("AND p.pool_id = $2 FOR UPDATE"))
+        .bind(corp.as_str())
+        .bind(id.as_str().to_owned());
+    let Some(row) = work.fetch_optional(query).await? else {
+        return Ok(None);
+    };
+    let deleted = row.ms_option("deleted_at")?.is_some();
+    let pools = with_members(work, corp, vec![read(&row)?]).await?;
+    Ok(pools.into_iter().next().map(|pool| Found { pool, deleted }))
+}
+
+/// False: somebody else has just made the row.
+#[expect(clippy::too_many_arguments, reason = "the columns of one row")]
+pub(super) async fn save(
+    work: &mut Work,
+    corp: &CorpId,
+    id: &PoolId,
+    new: &NewPool,
+    version: u64,
+    row_exists: bool,
+    pool_exists: bool,
+    trail: &Trail,
+) -> Result<bool, Error> {
+    let query = if row_exists {
+        work.query(
+            "UPDATE pools SET name = $3, strategy = $4, load_window_seconds = $5, version = $6, updated_at = $7,
+                deleted_at = NULL, created_at = CASE WHEN $8 THEN created_at ELSE $7 END
+             WHERE corp_id = $1 AND pool_id = $2",
+        )
+    } else {
+        work.query(
+            "INSERT INTO pools (corp_id, pool_id, name, strategy, load_window_seconds, version, created_at, updated_at)
+             SELECT $1, $2, $3, $4, $5, $6, $7, $7 WHERE NOT $8 ON CONFLICT DO NOTHING",
+        )
+    };
+    let query = query
+        .bind(corp.as_str())
+        .bind(id.as_str().to_owned())
+        .bind(clean(&new.name).into_owned())
+        .bind(new.strategy.as_str())
+        .bind(new.load_window_seconds.map(signed))
+        .bind(signed(version))
+        .bind(at(trail.now_ms))
+        .bind(pool_exists);
+    Ok(work.execute(query).await? > 0)
+}
+
+pub(super) async fn save_members(
+    work: &mut Work,
+    corp: &CorpId,
+    id: &PoolId,
+    members: &[(MemberId, Weight)],
+) -> Result<(), Error> {
+    let query = work
+        .query("DELETE FROM pool_members WHERE corp_id = $1 AND pool_id = $2 AND member <> ALL($3)")
+        .bind(corp.as_str())
+        .bind(id.as_str().to_owned())
+        .bind(column(members, |(member, _)| member.as_str().to_owned()));
+    work.execute(query).await?;
+    let query = work
+        .query(
+            "INSERT INTO pool_members (corp_id, pool_id, member, weight)
+             SELECT $1, $2, m.member, m.weight::numeric FROM unnest($3::text[], $4::text[]) AS m (member, weight)
+             ON CONFLICT (corp_id, pool_id, member) DO UPDATE SET weight = excluded.weight",
+        )
+        .bind(corp.as_str())
+        .bind(id.as_str().to_owned())
+        .bind(column(members, |(member, _)| member.as_str().to_owned()))
+        .bind(column(members, |(_, weight)| weight.to_string()));
+    work.execute(query).await?;
+    Ok(())
+}
+
+pub(super) async fn with_members(
+    work: &mut Work,
+    corp: &CorpId,
+    mut pools: Vec<Pool>,
+) -> Result<Vec<Pool>, Error> {
+    let query = work
+        .query(
+            "SELECT p.pool_id, p.member, m.userid, p.weight::text AS weight, m.blocked
+             FROM pool_members AS p JOIN members AS m ON m.corp_id = p.corp_id AND m.member = p.member
+             WHERE p.corp_id = $1 AND p.pool_id = ANY($2)",
+        )
+        .bind(corp.as_str())
+        .bind(column(&pools, |pool| pool.id.as_str().to_owned()));
+    let mut places: std::collections::HashMap<PoolId, Vec<PoolMember>> =
+        std::collections::HashMap::new();
+    for row in work.fetch_all(query).await? {
+        places
+            .entry(row.parsed("pool_id")?)
+            .or_default()
+            .push(PoolMember {
+                member: row.parsed("member")?,
+                userid: row.value("userid")?,
+                weight: row.parsed("weight")?,
+                blocked: row.parsed_option("blocked")?,
+            });
+    }
+    for pool in &mut pools {
+        pool.members = places.remove(&pool.id).unwrap_or_default();
+        // By bytes, as the roster has them, whatever the database's collation.
+        pool.members.sort_by(|one, two| one.member.cmp(&two.member));
+    }
+    Ok(pools)
+}
+
+pub(super) fn read(row: &PgRow) -> Result<Pool, Error> {
+    let strategy: &str = row.value("strategy")?;
+    let strategy = [Strategy::WeightedRoundRobin, Strategy::LeastLoad]
+        .into_iter()
+        .find(|one| one.as_str() == strategy)
+        .ok_or_else(|| Error::unreadable("strategy", strategy))?;
+    let window: Option<i64> = row.value("load_window_seconds")?;
+    Ok(Pool {
+        id: row.parsed("pool_id")?,
+        name: row.value("name")?,
+        strategy,
+        load_window_seconds: window.and_then(|seconds| u64::try_from(seconds).ok()),
+        members: Vec::new(),
+        version: row.number("version")?,
+        created_ms: row.ms("created_at")?,
+        updated_ms: row.ms("updated_at")?,
+    })
+}
