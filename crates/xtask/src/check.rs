@@ -5,6 +5,7 @@
 
 mod count;
 mod deny;
+mod peers;
 mod run;
 mod steps;
 

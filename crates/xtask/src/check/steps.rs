@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use super::Outcome;
 use super::count::Counts;
 use super::deny::{TREE, check};
+use super::peers;
 use super::run::{cargo, has_cargo, keep, show, show_and_keep};
 use crate::process::is_alive;
 use crate::progress::say;
@@ -55,6 +56,11 @@ pub(crate) fn all() -> Vec<Step> {
             run: tests,
         },
         Step {
+            name: "peers",
+            what: "callbacks that other libraries sealed (npm @wecom/crypto, PyPI wechatpy)",
+            run: peers,
+        },
+        Step {
             name: "prove",
             what: "surge and faults against real processes, scaled down; and that broken promises are caught",
             run: prove,
@@ -89,6 +95,8 @@ fn clippy(_: &Context) -> anyhow::Result<Outcome> {
         "--locked",
         "--workspace",
         "--all-targets",
+        "--features",
+        "e2e/peers",
         "--",
         "-D",
         "warnings",
@@ -169,6 +177,32 @@ fn tests(context: &Context) -> anyhow::Result<Outcome> {
         ])
     };
     command.args(&context.runner);
+    command.env("PAIDAN_TEST_POSTGRES", postgres.url("postgres"));
+    let (ok, output) = show_and_keep(&mut command)?;
+    Ok(counted(ok, &output))
+}
+
+fn peers(_: &Context) -> anyhow::Result<Outcome> {
+    if let Some(missing) = peers::missing() {
+        return Ok(Outcome::LeftOut(missing));
+    }
+    let installed = root::folder("peers")?;
+    peers::install(&installed)?;
+    ensure(&[Package::Redis, Package::Postgres])?;
+    let folder = RunFolder::new()?;
+    let postgres = Postgres::start(&folder.0, Keep::Nothing, None)?;
+    let args = [
+        "test",
+        "--locked",
+        "--package",
+        "e2e",
+        "--features",
+        "peers",
+        "--test",
+        "peers",
+    ];
+    let mut command = cargo(&args);
+    command.env("PAIDAN_PEERS", installed);
     command.env("PAIDAN_TEST_POSTGRES", postgres.url("postgres"));
     let (ok, output) = show_and_keep(&mut command)?;
     Ok(counted(ok, &output))
