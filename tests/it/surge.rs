@@ -5,7 +5,7 @@ use std::time::Duration;
 use e2e::{Options, World};
 use wecom_sim::ScanRequest;
 
-/// Case 63 over the whole path: shares stay within 1 while an allocator dies twice and every fifth event comes three times.
+/// Cases 63 and 77 over the whole path: shares stay within 1 while an allocator dies twice and every fifth event comes three times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_customer_gets_one_member_whatever_dies() {
     let mut world = World::start(Options {
