@@ -109,14 +109,14 @@ end
 local n_args = #ARGV
 if n_args == 2 then return general(3, {}) end
 local many = n_args > 8
-local first_pool = PREFIX .. 'pool:' .. ARGV[4]
+local corp_key, first_pool, first_open = PREFIX .. 'corp', PREFIX .. 'pool:' .. ARGV[4], PREFIX .. 'open:' .. ARGV[5]
 local got
 if many then
-  local keys = { PREFIX .. 'ready', PREFIX .. 'corp', first_pool }
+  local keys = { PREFIX .. 'ready', corp_key, first_pool }
   for i = 5, n_args, 6 do keys[#keys + 1] = PREFIX .. 'open:' .. ARGV[i] end
   got = call('MGET', unpack(keys))
 else
-  got = call('MGET', PREFIX .. 'ready', PREFIX .. 'corp', first_pool, PREFIX .. 'open:' .. ARGV[5])
+  got = call('MGET', PREFIX .. 'ready', corp_key, first_pool, first_open)
 end
 if not got[1] then return redis.error_reply('NOT_READY the corp is closed') end
 if not got[2] then return general(3, {}) end
@@ -124,7 +124,7 @@ local at = ARGV[1]
 local now = tonumber(at)
 if not now then
   local time = call('TIME') -- seconds and microseconds, as text
-  at = time[1] .. sub('00000' .. time[2], -6, -4)
+  at = time[1] .. (#time[2] == 6 and sub(time[2], 1, 3) or sub('00000' .. time[2], -6, -4))
   now = tonumber(at)
   ARGV[1] = at
 end
@@ -133,7 +133,7 @@ if lease <= now then return general(3, {}) end
 
 -- What a call for many must find again is kept in tables; one request is cheaper without.
 local pools, numbers, members, seen, out, set
-if many then pools, numbers, members, seen, out, set = {}, {}, {}, {}, {}, { 'MSET', PREFIX .. 'corp', '' } end
+if many then pools, numbers, members, seen, out, set = {}, {}, {}, {}, {}, { 'MSET', corp_key, '' } end
 local left, result -- the first request that is not plain; the answer to one
 for i = 3, n_args, 6 do
   left = i
@@ -168,7 +168,7 @@ for i = 3, n_args, 6 do
   local member = many and members[member_key] or call('GET', member_key)
   local load, _, cap, n_least, weight
   if member and #member > 56 then
-    load, _, cap, _, _, n_least, weight = unpack_struct('<ddddddd', member)
+    load, _, cap, n_least, weight = unpack_struct(popped and '<ddddd' or '<dddd', member)
     load = load + 1
   end
   if not load or load >= cap or n_least ~= (popped and 1 or 0) then
@@ -178,13 +178,14 @@ for i = 3, n_args, 6 do
 
   left = nil
   turn = turn + 1
+  -- Whole scores, which most are, have a shorter way to the same text.
   if popped then
-    call('ZADD', key, load / weight, pack('>I8', TIE + turn) .. id)
+    local score = load * 1000 / weight
+    call('ZADD', key, score % 1 == 0 and format('%d', score) or score, pack('>I8', TIE + turn) .. id)
   else
     local score, head = v[class + 1] + 1, 8 * class
     v[2], v[class + 1] = v[2] + 1, score < next_score and score or next_score
     pool = sub(pool, 1, 8) .. pack('<d', v[2]) .. sub(pool, 17, head) .. pack('<d', v[class + 1]) .. sub(pool, head + 9)
-    -- Whole scores, which most are, have a shorter way to the same text.
     call('ZADD', key, score % 1 == 0 and format('%d', score) or score, id)
   end
   member = pack('<dd', load, TIE + turn) .. sub(member, 17)
@@ -202,9 +203,9 @@ for i = 3, n_args, 6 do
     seq = seq + 1
     local corp = pack('<dddd', seq, now, lease, turn)
     if popped then
-      call('MSET', PREFIX .. 'corp', corp, PREFIX .. 'open:' .. subject, open, member_key, member)
+      call('MSET', corp_key, corp, first_open, open, member_key, member)
     else
-      call('MSET', PREFIX .. 'corp', corp, PREFIX .. 'open:' .. subject, open, member_key, member, first_pool, pool)
+      call('MSET', corp_key, corp, first_open, open, member_key, member, first_pool, pool)
     end
     result = '0\0310\31ASSIGNED\31' .. allocation .. FIELD .. id
   end

@@ -6,8 +6,8 @@
 --   ready        string  generation of the state; absent: closed
 --   corp         packed  seq, time of the last operation, earliest lease end, turns
 --   leases       zset    member -> end of his presence lease
---   member:<m>   packed  load, tie, cap, lease, on, number of least-load pools, weight in
---                        the last of them; blocked; per pool weight, strategy, credit, id
+--   member:<m>   packed  load, tie, cap, number of least-load pools, weight in the last of them, lease, on; blocked;
+--                        per pool weight, strategy, credit, id
 --   pool:<p>     packed  base, count, sum, waiting, strategy; per class weight, head score
 --   config:<p>   text    version, strategy, members and weights; only the version when the pool was removed
 --   class:<l>:<p> zset   members of one weight who can be picked -> picks, in virtual terms; a letter for each weight,
@@ -65,7 +65,7 @@ end
 local function load_member(id, value)
   local m = false
   if value then
-    local load, tie, cap, lease_end, on, n_least, least_weight = unpack_struct('<ddddddd', value)
+    local load, tie, cap, n_least, least_weight, lease_end, on = unpack_struct('<ddddddd', value)
     m = { id = id, load = load, tie = tie, cap = cap, lease = lease_end, on = on, n_least = n_least, least_weight = least_weight,
       tail = sub(value, 57) }
   end
@@ -165,7 +165,7 @@ local function enter(m, place)
   local p = pool(place.pool) or broken('pool ' .. place.pool .. ' is missing')
   local v = p.v
   if v[STRATEGY] == LEAST then
-    call('ZADD', PREFIX .. 'least:' .. p.id, m.load / place.weight, least_name(m))
+    call('ZADD', PREFIX .. 'least:' .. p.id, m.load * 1000 / place.weight, least_name(m))
   else
     fold(v)
     local score, i = place.weight * v[BASE] - place.credit, class_of(v, place.weight)
@@ -204,7 +204,7 @@ local function set(m, load, tie, cap, lease_end, blocked)
         if was == 0 then
           enter(m, place)
         elseif place.strategy == LEAST then
-          call('ZADD', PREFIX .. 'least:' .. place.pool, load / place.weight, least_name(m))
+          call('ZADD', PREFIX .. 'least:' .. place.pool, load * 1000 / place.weight, least_name(m))
         end
       end
     end
@@ -379,7 +379,7 @@ local function member_value(m)
   end
   -- Nothing to remember: in no pool, nothing open, no cap, no block, not here.
   if m.load == 0 and m.lease == 0 and m.cap == huge and tail == '\0' then return nil end
-  return pack('<ddddddd', m.load, m.tie, m.cap, m.lease, m.on, m.n_least, m.least_weight) .. tail
+  return pack('<ddddddd', m.load, m.tie, m.cap, m.n_least, m.least_weight, m.lease, m.on) .. tail
 end
 
 local function open_value(list)

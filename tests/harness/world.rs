@@ -36,6 +36,8 @@ pub struct Options {
     pub gateway: String,
     /// Text of the welcome message of channel `poster`.
     pub welcome: Option<&'static str>,
+    /// Open allocations of the pool end by themselves after this long.
+    pub load_window_seconds: Option<u64>,
     /// A Redis (AOF `always`) and a Postgres of its own, which may be stopped and wiped.
     pub own_stores: bool,
 }
@@ -51,6 +53,7 @@ impl Default for Options {
             sim: String::new(),
             gateway: String::new(),
             welcome: None,
+            load_window_seconds: None,
             own_stores: false,
         }
     }
@@ -199,6 +202,9 @@ impl World {
         let app = App::connect(self.config.clone(), &self.env, clock::system())
             .await
             .expect("the stores answer");
+        allocator::people::refresh(&app, &app.corps[&self.corp])
+            .await
+            .expect("the configuration is read");
         let stop = CancellationToken::new();
         let loops = allocator::pipeline::start(&app, &stop);
         let stopped = stop.clone();
@@ -236,7 +242,7 @@ impl World {
         let pool = NewPool {
             name: "sales".to_owned(),
             strategy: self.options.strategy,
-            load_window_seconds: None,
+            load_window_seconds: self.options.load_window_seconds,
             members: self
                 .options
                 .members
@@ -405,13 +411,21 @@ impl World {
             .collect()
     }
 
-    /// Stops everything in order and asserts the promises that always hold.
-    pub async fn close(self) {
-        self.quiet().await;
+    /// Folding the ledger's log gives what Redis has, at a moment when the log stands still: a late duplicate may add
+    /// an entry at any time.
+    async fn fold_is_state(&self) {
         let corp = self.corp_app();
+        let (dump, seq) = eventually("the log stands still", || async {
+            let before = corp.roster.status().await.ok()?.seq;
+            let dump = corp.roster.dump().await.ok()?;
+            let after = corp.roster.status().await.ok()?.seq;
+            let written = self.app.ledger.corps().get(&self.corp).await.ok()??.log_seq;
+            (before == after && after == written).then_some((dump, after))
+        })
+        .await;
         let mut state = allocation::model::Corp::new();
         let mut after = 0;
-        loop {
+        while after < seq {
             let rows = self
                 .app
                 .ledger
@@ -419,19 +433,23 @@ impl World {
                 .read_log(&self.corp, after, 5_000)
                 .await
                 .expect("the log");
-            let Some(last) = rows.last() else { break };
-            after = last.seq;
-            for row in &rows {
+            for row in rows.iter().filter(|row| row.seq <= seq) {
                 state
                     .fold(&row.parse().expect("an entry"))
                     .expect("an entry folds to what it says");
             }
+            after = rows.last().map_or(seq, |row| row.seq);
         }
-        assert_eq!(
-            state.dump(),
-            corp.roster.dump().await.expect("the state"),
-            "fold(log) is not what Redis has"
+        assert!(
+            state.dump() == dump,
+            "fold(log) is not what Redis has at entry {seq}"
         );
+    }
+
+    /// Stops everything in order and asserts the promises that always hold.
+    pub async fn close(self) {
+        self.quiet().await;
+        self.fold_is_state().await;
         let report = self.sim.check();
         assert!(report.holds, "the simulator saw a broken rule: {report:?}");
         for running in self.allocators.into_iter().chain(self.gateways) {

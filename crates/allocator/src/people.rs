@@ -19,11 +19,13 @@ use crate::{
     app::{App, CorpApp},
     backoff::{Backoff, sleep},
     payload::Payload,
-    reception::routes::{Channel, Routes, Welcome},
+    reception::routes::{self, Channel, Routes, Welcome},
 };
 
 /// Everything is compared at least this often, changed or not.
 const WHOLE_EVERY: u32 = 12;
+/// How long the spelling of a name may take.
+const LOOK_UP: Duration = Duration::from_millis(500);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -63,11 +65,26 @@ impl Names {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
     }
 
-    fn spell(&self, member: &MemberId, userid: &str) {
+    pub(crate) fn spell(&self, member: &MemberId, userid: &str) {
         let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if names.get(member).map(String::as_str) != Some(userid) {
             Arc::make_mut(&mut names).insert(member.clone(), userid.to_owned());
         }
+    }
+}
+
+/// Makes sure that the spelling of these members is at hand. Who is not known, or cannot be looked up at once, is shown
+/// in his key form: nothing waits for a name.
+pub async fn learn(app: &App, corp: &CorpApp, mut members: Vec<MemberId>) {
+    let names = corp.names.all();
+    members.retain(|member| !names.contains_key(member));
+    if members.is_empty() {
+        return;
+    }
+    let table = app.ledger.members();
+    let found = tokio::time::timeout(LOOK_UP, table.get_many(&corp.id, &members)).await;
+    for member in found.ok().and_then(Result::ok).unwrap_or_default() {
+        corp.names.spell(&member.member, &member.userid);
     }
 }
 
@@ -269,7 +286,7 @@ async fn tell_members_of(app: &App, corp: &CorpApp, pool: &Pool) -> Result<(), E
     Ok(())
 }
 
-/// Reads channels and spellings anew. Needed once before anything is decided.
+/// Reads channels, pools and spellings anew. Needed once before anything is decided.
 pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
     let members = app.ledger.members().all(&corp.id).await?;
     corp.names.set(
@@ -282,6 +299,17 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
         default_pool: default_pool(corp),
         ..Routes::default()
     };
+    let pools = app.ledger.pools().versions(&corp.id).await?;
+    let pools: Vec<PoolId> = pools
+        .into_iter()
+        .filter(|pool| !pool.deleted)
+        .map(|pool| pool.id)
+        .collect();
+    for pool in app.ledger.pools().get_many(&corp.id, &pools).await? {
+        let load_window_ms = pool.load_window_seconds.map(|seconds| seconds * 1_000);
+        let settings = routes::Pool { load_window_ms };
+        routes.pools.insert(pool.id, settings);
+    }
     for channel in app.ledger.channels().all(&corp.id).await? {
         for state in channel.states.into_iter().chain(channel.retired_states) {
             routes.by_state.insert(state, channel.id.clone());

@@ -13,7 +13,7 @@
 //! | `ledger` | P20: the ledger's writer | [`ledger`] |
 //! | `path` | P10–P12, P23, P24 (allocator), P27: from callback to committed row | [`path`] |
 //! | `open` | P26: one callback's cryptography | [`open`] |
-//! | `peers` | P7: other servers of callbacks, where they are installed | [`peers`] |
+//! | `peers` | P7: other servers of callbacks, where they are installed | - |
 //!
 //! *bar* is what holds on two busy cores, *goal* what a quiet machine allows; `definitions` has them all. `ratio` is
 //! what bar and goal are for: ours ÷ limit, or, where the unit says so, a plain figure (milliseconds, megabytes, …)

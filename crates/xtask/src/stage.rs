@@ -319,10 +319,12 @@ impl Stage {
         let pool = self.ledger.pool();
         match sabotage {
             Sabotage::Load => {
-                let key = format!("{{{CORP}}}:v1:member:{}", self.members[0].0);
-                redis::cmd("APPEND")
-                    .arg(key)
-                    .arg("1")
+                // One member's entry becomes a copy of another's, load and pools included.
+                let key = |member: &str| format!("{{{CORP}}}:v1:member:{member}");
+                redis::cmd("COPY")
+                    .arg(key(&self.members[1].0))
+                    .arg(key(&self.members[0].0))
+                    .arg("REPLACE")
                     .query_async::<()>(&mut self.redis.clone())
                     .await?;
             }

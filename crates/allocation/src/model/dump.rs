@@ -114,10 +114,10 @@ fn member_bytes(member: &Member) -> Vec<u8> {
         f64::from(member.load),
         member.tie as f64,
         member.cap.map_or(f64::INFINITY, f64::from),
-        member.lease_ms as f64,
-        if member.on { 1.0 } else { 0.0 },
         least.clone().count() as f64,
         least.next_back().map_or(0.0, |place| place.weight.as_f64()),
+        member.lease_ms as f64,
+        if member.on { 1.0 } else { 0.0 },
     ]);
     bytes.extend_from_slice(optional(member.blocked.as_ref()).as_bytes());
     bytes.push(0);

@@ -178,11 +178,11 @@ fn read_member(bytes: &[u8]) -> Result<Member, Error> {
     let load = reader.number()? as u32;
     let tie = reader.whole()?;
     let cap = reader.number()?;
+    // The places say this, too.
+    reader.number()?;
+    reader.number()?;
     let lease_ms = reader.whole()?;
     let on = reader.number()? == 1.0;
-    // What follows is said by the places, too.
-    reader.number()?;
-    reader.number()?;
     let blocked = match reader.text()? {
         "" => None,
         reason => Some(reason.parse()?),

@@ -41,6 +41,11 @@ impl PartialOrd for Score {
     }
 }
 
+/// Load by weight; weights are in thousandths.
+fn least_score(load: u32, weight: Weight) -> Score {
+    Score(f64::from(load) * 1000.0 / weight.as_f64())
+}
+
 /// Below this a credit is no credit: what is left of 0 after sums and differences.
 const NO_CREDIT: f64 = 1e-9;
 
@@ -166,12 +171,12 @@ impl Pool {
     }
 
     pub(super) fn put_least(&mut self, member: &MemberId, weight: Weight, load: u32, tie: u64) {
-        let score = Score(f64::from(load) / weight.as_f64());
+        let score = least_score(load, weight);
         self.least.insert((score, tie, member.clone()));
     }
 
     pub(super) fn take_least(&mut self, member: &MemberId, weight: Weight, load: u32, tie: u64) {
-        let score = Score(f64::from(load) / weight.as_f64());
+        let score = least_score(load, weight);
         self.least.remove(&(score, tie, member.clone()));
     }
 

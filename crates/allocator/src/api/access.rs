@@ -16,12 +16,17 @@ use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 use super::{Api, layers, problem::Problem};
-use crate::app::{App, CorpApp};
+use crate::{
+    app::{App, CorpApp},
+    people,
+};
 
 /// A key is looked up again after this: a revoked one works so long.
 const FRESH_MS: u64 = 5_000;
 /// How long a key may be believed while Postgres is away.
-const BELIEVED: Duration = Duration::from_secs(15 * 60);
+const BELIEVED_MS: u64 = 15 * 60 * 1000;
+/// How long a look at Postgres may take where something else will do.
+pub(super) const LOOK_UP: Duration = Duration::from_millis(500);
 const MOST_KEYS: u64 = 10_000;
 /// Why something is changed, for the audit.
 const REASON: HeaderName = HeaderName::from_static("x-reason");
@@ -35,6 +40,8 @@ struct Known {
     /// None: no such key.
     key: Option<ApiKey>,
     read_ms: u64,
+    /// When Postgres was asked last, whether or not it answered.
+    tried_ms: u64,
 }
 
 /// Keys that were seen of late, by their hash.
@@ -46,7 +53,7 @@ impl Default for Keys {
         Self(
             Cache::builder()
                 .max_capacity(MOST_KEYS)
-                .time_to_live(BELIEVED)
+                .time_to_live(Duration::from_millis(BELIEVED_MS))
                 .build(),
         )
     }
@@ -56,27 +63,47 @@ impl Keys {
     async fn find(&self, app: &App, token: &str) -> Result<ApiKey, Problem> {
         let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         let now_ms = app.now_ms();
-        let known = self.0.get(&hash).await;
-        let known = match known {
-            Some(known) if now_ms < known.read_ms + FRESH_MS => known,
-            old => match app.ledger.api_keys().by_hash(&hash).await {
-                Ok(key) => {
-                    let known = Known {
-                        key,
-                        read_ms: now_ms,
-                    };
-                    self.0.insert(hash, known.clone()).await;
-                    known
-                }
-                Err(error) => old
-                    .filter(|old| old.key.is_some() && error.is_passing())
-                    .ok_or(error)?,
-            },
+        let known = match self.0.get(&hash).await {
+            Some(known) if now_ms < known.tried_ms + FRESH_MS => known,
+            old => {
+                let known = Self::read(app, &hash, old, now_ms).await?;
+                self.0.insert(hash, known.clone()).await;
+                known
+            }
         };
         known
             .key
             .filter(|key| key.is_valid(now_ms))
             .ok_or_else(Problem::unauthorized)
+    }
+
+    /// From Postgres; while it is away, what was known a short while ago, without waiting long.
+    async fn read(
+        app: &App,
+        hash: &[u8; 32],
+        old: Option<Known>,
+        now_ms: u64,
+    ) -> Result<Known, Problem> {
+        let api_keys = app.ledger.api_keys();
+        let read = api_keys.by_hash(hash);
+        let old = old.filter(|old| old.key.is_some() && now_ms < old.read_ms + BELIEVED_MS);
+        let believed = |old: Known| Known {
+            tried_ms: now_ms,
+            ..old
+        };
+        let found = match old {
+            None => read.await?,
+            Some(old) => match tokio::time::timeout(LOOK_UP, read).await {
+                Ok(Ok(found)) => found,
+                Ok(Err(error)) if !error.is_passing() => return Err(error.into()),
+                _ => return Ok(believed(old)),
+            },
+        };
+        Ok(Known {
+            key: found,
+            read_ms: now_ms,
+            tried_ms: now_ms,
+        })
     }
 }
 
@@ -137,6 +164,12 @@ impl Ctx {
 
     pub(super) fn actor(&self) -> String {
         format!("key:{}", self.key)
+    }
+
+    /// How a member is spelled.
+    pub(super) async fn userid(&self, member: &MemberId) -> String {
+        people::learn(&self.app, &self.corp, vec![member.clone()]).await;
+        self.corp.names.userid(member)
     }
 
     /// For changes that are not in Postgres and have no place in the corp's log.

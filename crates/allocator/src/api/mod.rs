@@ -5,9 +5,11 @@
 mod access;
 mod admin;
 mod allocations;
+mod asking;
 mod audit;
 mod channels;
 mod customers;
+mod dead_effects;
 mod dead_letters;
 mod deliveries;
 mod docs;
@@ -66,6 +68,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(audit::routes())
         .merge(channels::routes())
         .merge(customers::routes())
+        .merge(dead_effects::routes())
         .merge(dead_letters::routes())
         .merge(deliveries::routes())
         .merge(endpoints::routes())
@@ -79,6 +82,6 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
             api.clone(),
             idempotent::answer_again,
         ));
-    let corp = repeatable.merge(allocations::deciding());
+    let corp = repeatable.merge(asking::routes());
     OpenApiRouter::with_openapi(docs::head()).nest("/api/v1/corps/{corp_id}", corp)
 }

@@ -16,7 +16,7 @@ use super::{
     problem::Problem,
     validate::Fields,
 };
-use crate::payload::Payload;
+use crate::{payload::Payload, people};
 
 const LONGEST_NOTE: usize = 500;
 
@@ -145,6 +145,8 @@ async fn reassign(
         .into_iter()
         .find(|open| open.allocation == row.id)
         .ok_or_else(not_open)?;
+    let named = open.member.iter().chain(&checked.to).cloned().collect();
+    people::learn(&ctx.app, &ctx.corp, named).await;
     let userid = |member: &MemberId| ctx.corp.names.userid(member);
     if checked.expect_member.is_some() && checked.expect_member != open.member {
         return Err(taken(open.member.as_ref().map(userid), open.epoch));
@@ -186,13 +188,14 @@ async fn reassign(
         .map_err(|error| ctx.roster(error))?;
     ctx.corp.log_grew.notify_one();
     let (member, epoch, changed) = match applied.answer {
-        Reassigned::Moved { member, epoch } => (userid(&member), epoch, true),
+        Reassigned::Moved { member, epoch } => (ctx.userid(&member).await, epoch, true),
         Reassigned::Same { epoch } => (
             checked.to.as_ref().map(userid).unwrap_or_default(),
             epoch,
             false,
         ),
         Reassigned::Stale { member, epoch } => {
+            people::learn(&ctx.app, &ctx.corp, member.iter().cloned().collect()).await;
             return Err(taken(member.as_ref().map(userid), epoch));
         }
         Reassigned::Unknown => return Err(not_open()),

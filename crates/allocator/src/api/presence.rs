@@ -21,7 +21,7 @@ use super::{
     validate::{self, Fields},
     when::When,
 };
-use crate::payload::Payload;
+use crate::{payload::Payload, people};
 
 const MOST_MEMBERS: usize = 1_000;
 const LONGEST_LEASE_S: u64 = 24 * 60 * 60;
@@ -103,6 +103,8 @@ async fn list(
     let mut on = leases(&ctx).await?;
     on.sort_by(|one, two| one.0.cmp(&two.0));
     let list = slice(on, &query.page(), |(member, _)| member.as_str())?;
+    let named = list.data.iter().map(|(member, _)| member.clone());
+    people::learn(&ctx.app, &ctx.corp, named.collect()).await;
     let data = list
         .data
         .into_iter()
@@ -331,6 +333,9 @@ async fn unknown(ctx: &Ctx, members: &[MemberId]) -> BTreeSet<MemberId> {
     }
     match ctx.app.ledger.members().get_many(ctx.id(), &doubtful).await {
         Ok(known) => {
+            for member in &known {
+                ctx.corp.names.spell(&member.member, &member.userid);
+            }
             let known: BTreeSet<MemberId> = known.into_iter().map(|member| member.member).collect();
             doubtful
                 .into_iter()

@@ -183,7 +183,7 @@ impl Attachment {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use wecom::client::welcome::{Attachment, Welcome};
+    use wecom::client::{Attachment, Welcome};
 
     use super::{Fields, WelcomeMessage};
 
@@ -196,8 +196,8 @@ mod tests {
             .map(|problem| {
                 problem
                     .errors
-                    .into_iter()
-                    .map(|error| error.pointer)
+                    .iter()
+                    .map(|error| error.pointer.clone())
                     .collect()
             })
             .unwrap_or_default()

@@ -4,6 +4,8 @@
 
 mod bounds;
 mod close;
+mod cluster;
+mod crash;
 mod decide;
 mod equality;
 mod fair;
@@ -12,7 +14,9 @@ mod least_load;
 mod presence;
 mod read;
 mod reassign;
+mod rebuild;
 mod set_pool;
 mod settle;
 mod support;
+mod together;
 mod waiting;

@@ -18,6 +18,7 @@ pub(crate) type Redis = CorpRoster<ConnectionManager>;
 
 /// Every operation is done by both, answers are compared at once.
 pub(crate) struct Twin {
+    pub(crate) corp: CorpId,
     pub(crate) redis: Redis,
     pub(crate) model: Corp,
     pub(crate) now: u64,
@@ -41,15 +42,16 @@ pub(crate) async fn open_corp_on(server: &test_redis::Server) -> (CorpId, Redis)
 
 impl Twin {
     pub(crate) async fn new() -> Self {
-        let (_, redis) = open_corp().await;
-        Self::of(redis)
+        let (corp, redis) = open_corp().await;
+        Self::of(corp, redis)
     }
 
     /// The twin of a corp that was just opened.
-    pub(crate) fn of(redis: Redis) -> Self {
+    pub(crate) fn of(corp: CorpId, redis: Redis) -> Self {
         let mut model = Corp::new();
         model.apply(&Op::Rebuilt { generation: 1 }, T0);
         Self {
+            corp,
             redis,
             model,
             now: T0,
@@ -62,6 +64,10 @@ impl Twin {
         assert_eq!(applied.answer, outcome, "{op:?}");
         assert_eq!(applied.seq, self.model.seq());
         outcome
+    }
+
+    pub(crate) fn log_key(&self) -> String {
+        roster::bench::log_key(&self.corp)
     }
 
     /// Redis' bytes are the model's.

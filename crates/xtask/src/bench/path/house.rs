@@ -38,7 +38,7 @@ pub(super) struct Wishes {
 }
 
 pub(super) struct House {
-    pub(super) store: Store,
+    pub(super) _store: Store,
     pub(super) gateway: Server,
     pub(super) allocator: Server,
     pub(super) ledger: Ledger,
@@ -76,7 +76,7 @@ impl House {
             inbox: Inbox::new(connection.clone(), CORP, inbox::Config::default()),
             postgres: Some(postgres),
             folder: place.folder,
-            store,
+            _store: store,
             gateway,
             allocator,
             ledger,

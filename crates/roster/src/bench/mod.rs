@@ -5,10 +5,12 @@
 //! replaces `__rand_int__` (12 characters) with 12 digits, so ids made by [`decide_request`] stay well formed and
 //! `-r` chooses how many subjects there are.
 
+use std::sync::LazyLock;
+
 use allocation::CorpId;
 
 use crate::keys::Keys;
-use crate::scripts::SCRIPTS;
+use crate::scripts::{SCRIPTS, assemble};
 
 /// Code of `decide`, for SCRIPT LOAD.
 pub fn decide_code() -> &'static str {
@@ -36,4 +38,11 @@ pub fn decide_request(pool: &str, salt: u8) -> [String; 6] {
         String::new(),
         String::new(),
     ]
+}
+
+/// Code of a script that only picks: `EVALSHA <hash> 1 <log key> <pool>`. It moves the pool's fairness state and
+/// nothing else of the corp, so the corp is good for nothing but benchmarks afterwards.
+pub fn pick_code() -> &'static str {
+    static CODE: LazyLock<String> = LazyLock::new(|| assemble(include_str!("pick.lua")));
+    &CODE
 }

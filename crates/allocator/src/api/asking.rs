@@ -1,0 +1,409 @@
+//! Asking for an allocation: decided in Redis alone, at once and for good.
+
+use allocation::{
+    AllocationId, ChannelId, Decision, MemberId, PoolId, REQUEST_MEMORY_MS, Request, RequestId,
+    SubjectKey,
+};
+use axum::{
+    extract::FromRequestParts,
+    http::{HeaderValue, StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
+
+use super::{
+    Api,
+    access::{Ctx, LOOK_UP, Operator},
+    allocations::entity,
+    docs::Refusals,
+    extract::Json,
+    idempotent,
+    problem::Problem,
+    validate::Fields,
+};
+use crate::payload::{Context, Payload};
+
+const LONGEST_SUBJECT: usize = 128;
+
+/// Its own: the Idempotency-Key is the request id that Redis remembers.
+pub(super) fn routes() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(create))
+}
+
+/// Whom it is about.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Subject {
+    /// `wecom` for an external_userid, else the source channel that gave the id.
+    kind: String,
+    /// The outside id, 1 to 128 characters.
+    id: String,
+}
+
+/// Asks who gets a customer: by a channel, or by a pool.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct NewAllocation {
+    subject: Subject,
+    /// The customer goes to the channel's pool.
+    channel: Option<String>,
+    /// Without a channel: the pool.
+    pool: Option<String>,
+    /// The member who has the customer at WeCom already. If another one is chosen, the customer is transferred.
+    holder: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    /// A member was chosen.
+    Assigned,
+    /// Nobody is free: the customer stands in the pool's waiting list.
+    Waiting,
+    /// The customer has an allocation in this pool already.
+    Already,
+}
+
+/// What was decided.
+#[derive(Debug, Serialize, ToSchema)]
+struct Decided {
+    decision: Word,
+    allocation_id: String,
+    pool: String,
+    #[schema(required)]
+    channel: Option<String>,
+    /// Who gets the customer; null while it waits.
+    #[schema(required)]
+    member: Option<String>,
+}
+
+/// The request id: the Idempotency-Key, if there is one.
+struct Key(Option<RequestId>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Key {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let key = idempotent::key(&parts.headers)?
+            .map(RequestId::new)
+            .transpose();
+        key.map(Self)
+            .map_err(|error| Problem::bad_request("invalid_idempotency_key", error.to_string()))
+    }
+}
+
+/// Decides who gets a customer, at once and for good. A customer with an open allocation in the pool keeps it (200).
+/// The Idempotency-Key is the request's id: within 24 h it is answered from Redis, later from the ledger.
+#[utoipa::path(post, path = "/allocations", tag = "allocations", operation_id = "create_allocation",
+    request_body = NewAllocation,
+    responses((status = 201, description = "Assigned, or waiting.", body = Decided),
+        (status = 200, description = "There was one already.", body = Decided), Refusals))]
+async fn create(
+    Operator(ctx): Operator,
+    Key(key): Key,
+    Json(new): Json<NewAllocation>,
+) -> Result<Response, Problem> {
+    let asked = Asked::check(&ctx, new, key).await?;
+    if let Some(decision) = asked.known(&ctx).await? {
+        return asked.answer(&ctx, &decision, true).await;
+    }
+    let context = Context {
+        source: "api".to_owned(),
+        subject_kind: asked.kind.clone(),
+        subject_id: asked.id.clone(),
+        channel: asked.channel.as_ref().map(ChannelId::to_string),
+        holder: asked.holder.clone(),
+        received_ms: ctx.app.now_ms(),
+        ..Context::default()
+    };
+    let after = json!({"pool": asked.request.pool, "channel": asked.channel});
+    let record = ctx.trail(None).record(
+        "allocation.create",
+        entity(asked.request.allocation),
+        None,
+        Some(after),
+    );
+    let payload = Payload {
+        contexts: vec![context],
+        ..Payload::default()
+    }
+    .by(record);
+    let applied = ctx
+        .corp
+        .roster
+        .decide(vec![asked.request.clone()], &payload.text(), None)
+        .await;
+    let applied = applied.map_err(|error| ctx.roster(error))?;
+    ctx.corp.log_grew.notify_one();
+    match applied.answer.into_iter().next() {
+        Some(Decision::Repeated(first)) => {
+            asked.fits(&ctx, &first).await?;
+            asked.answer(&ctx, &first, true).await
+        }
+        Some(decision) => asked.answer(&ctx, &decision, false).await,
+        None => Err(Problem::internal(&std::io::Error::other(
+            "a request without a decision",
+        ))),
+    }
+}
+
+/// A request that makes sense.
+struct Asked {
+    kind: String,
+    id: String,
+    channel: Option<ChannelId>,
+    holder: Option<String>,
+    request: Request,
+    /// Of the whole request; half of the id of the allocation it makes.
+    print: [u8; 8],
+}
+
+impl Asked {
+    async fn check(ctx: &Ctx, new: NewAllocation, key: Option<RequestId>) -> Result<Self, Problem> {
+        let mut fields = Fields::default();
+        let printed = format!("{new:?}");
+        let NewAllocation {
+            subject: Subject { kind, id },
+            channel,
+            pool,
+            holder,
+        } = new;
+        // A word like an id of ours.
+        fields.parse::<ChannelId>("/subject/kind", &kind);
+        subject_id(&mut fields, "/subject/id", &id);
+        let holder_id = holder
+            .as_deref()
+            .and_then(|holder| fields.parse::<MemberId>("/holder", holder));
+        let channel_id = channel
+            .as_deref()
+            .and_then(|channel| fields.parse::<ChannelId>("/channel", channel));
+        let pool_id = pool
+            .as_deref()
+            .and_then(|pool| fields.parse::<PoolId>("/pool", pool));
+        if channel.is_some() == pool.is_some() {
+            fields.wrong(
+                "/pool",
+                "one_of",
+                "give the channel or the pool, one of the two",
+            );
+        }
+        let pool = match (channel_id.as_ref(), pool_id) {
+            (Some(channel), _) => match pool_of(ctx, channel).await? {
+                Some(pool) => Some(pool),
+                None => {
+                    fields.wrong(
+                        "/channel",
+                        "unknown_channel",
+                        format!("there is no channel {channel}"),
+                    );
+                    None
+                }
+            },
+            (None, pool) => pool,
+        };
+        fields.check()?;
+        let pool = pool.ok_or_else(|| Problem::not_found("pool"))?;
+        let mut print = [0; 8];
+        let digest = Sha256::digest(format!("{}\u{1f}{printed}", ctx.id()).as_bytes());
+        print.copy_from_slice(&digest[..8]);
+        let subject = SubjectKey::new(ctx.id(), &kind, &id);
+        let allocation = match key {
+            Some(_) => printed_id(&print),
+            None => Uuid::now_v7(),
+        };
+        let request = Request {
+            allocation: AllocationId(allocation),
+            pool,
+            subject,
+            holder: holder_id,
+            request: key,
+            echo: false,
+        };
+        Ok(Self {
+            kind,
+            id,
+            channel: channel_id,
+            holder,
+            request,
+            print,
+        })
+    }
+
+    /// What this request id was answered before: in the last 24 h by Redis, earlier by the ledger.
+    async fn known(&self, ctx: &Ctx) -> Result<Option<Decision>, Problem> {
+        let Some(key) = &self.request.request else {
+            return Ok(None);
+        };
+        let remembered = ctx
+            .corp
+            .roster
+            .remembered(key)
+            .await
+            .map_err(|error| ctx.roster(error))?;
+        let fresh = remembered.filter(|known| ctx.app.now_ms() < known.at_ms + REQUEST_MEMORY_MS);
+        if let Some(known) = fresh {
+            self.fits(ctx, &known.decision).await?;
+            return Ok(Some(known.decision));
+        }
+        let table = ctx.app.ledger.allocations();
+        let row = match tokio::time::timeout(LOOK_UP, table.by_request(ctx.id(), key)).await {
+            Ok(Ok(row)) => row,
+            Ok(Err(error)) if !error.is_passing() => return Err(error.into()),
+            // Deciding does not wait for Postgres. A key older than 24 h may then decide once more, which the one open
+            // allocation of each pool and customer keeps from giving him to a second member.
+            _ => {
+                tracing::warn!(corp = %ctx.id(), "an older request id could not be looked up");
+                None
+            }
+        };
+        let Some(row) = row else { return Ok(None) };
+        if row.subject != self.request.subject || row.pool != self.request.pool {
+            return Err(idempotent::other_request());
+        }
+        Ok(Some(match row.member {
+            Some(member) => Decision::Assigned {
+                allocation: row.id,
+                member,
+            },
+            None => Decision::Waiting { allocation: row.id },
+        }))
+    }
+
+    /// Refuses a key that was used for another request. The allocation a request made has its print in its id; one
+    /// that was there already must be this customer's, in this pool.
+    async fn fits(&self, ctx: &Ctx, first: &Decision) -> Result<(), Problem> {
+        let (allocation, made) = match first {
+            Decision::Assigned { allocation, .. } | Decision::Waiting { allocation } => {
+                (*allocation, true)
+            }
+            Decision::Already { allocation, .. } | Decision::Echo { allocation, .. } => {
+                (*allocation, false)
+            }
+            Decision::Repeated(_) | Decision::NoPool => return Ok(()),
+        };
+        if made {
+            let same = printed_id(&self.print).as_bytes()[8..] == allocation.0.as_bytes()[8..];
+            return if same {
+                Ok(())
+            } else {
+                Err(idempotent::other_request())
+            };
+        }
+        let open = ctx
+            .corp
+            .roster
+            .allocations_of(&self.request.subject)
+            .await
+            .map_err(|error| ctx.roster(error))?;
+        if open
+            .iter()
+            .any(|open| open.allocation == allocation && open.pool == self.request.pool)
+        {
+            return Ok(());
+        }
+        let row = ctx
+            .app
+            .ledger
+            .allocations()
+            .get(ctx.id(), allocation)
+            .await?;
+        match row {
+            Some(row) if row.subject == self.request.subject && row.pool == self.request.pool => {
+                Ok(())
+            }
+            _ => Err(idempotent::other_request()),
+        }
+    }
+
+    async fn answer(
+        &self,
+        ctx: &Ctx,
+        decision: &Decision,
+        again: bool,
+    ) -> Result<Response, Problem> {
+        let (word, allocation, member) = match decision {
+            Decision::Assigned { allocation, member } => (Word::Assigned, allocation, Some(member)),
+            Decision::Waiting { allocation } => (Word::Waiting, allocation, None),
+            Decision::Already { allocation, member } => {
+                (Word::Already, allocation, member.as_ref())
+            }
+            Decision::Echo { allocation, .. } => (Word::Already, allocation, None),
+            Decision::NoPool | Decision::Repeated(_) => return Err(self.no_pool()),
+        };
+        let member = match member {
+            Some(member) => Some(ctx.userid(member).await),
+            None => None,
+        };
+        let body = Decided {
+            decision: word,
+            allocation_id: allocation.to_string(),
+            pool: self.request.pool.to_string(),
+            channel: self.channel.as_ref().map(ChannelId::to_string),
+            member,
+        };
+        let status = if word == Word::Already {
+            StatusCode::OK
+        } else {
+            StatusCode::CREATED
+        };
+        let mut response = (status, axum::Json(body)).into_response();
+        if again {
+            response
+                .headers_mut()
+                .insert(idempotent::REPLAYED, HeaderValue::from_static("true"));
+        }
+        Ok(response)
+    }
+
+    fn no_pool(&self) -> Problem {
+        if self.channel.is_some() {
+            // A channel's pool exists; Redis has not heard of it yet.
+            return Problem::unavailable("not_ready", "The pool is not in use yet. Try again.", 2);
+        }
+        Problem::field(
+            "/pool",
+            "unknown_pool",
+            format!("there is no pool {}", self.request.pool),
+        )
+    }
+}
+
+/// A UUID of version 7 whose random half is the print.
+fn printed_id(print: &[u8; 8]) -> Uuid {
+    let mut bytes = *Uuid::now_v7().as_bytes();
+    bytes[8..].copy_from_slice(print);
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    Uuid::from_bytes(bytes)
+}
+
+/// From memory; a channel that is not there may have been made a moment ago, elsewhere.
+async fn pool_of(ctx: &Ctx, channel: &ChannelId) -> Result<Option<PoolId>, Problem> {
+    if let Some(known) = ctx.corp.routes().channels.get(channel) {
+        return Ok(Some(known.pool.clone()));
+    }
+    Ok(ctx
+        .app
+        .ledger
+        .channels()
+        .get(ctx.id(), channel)
+        .await?
+        .map(|channel| channel.pool))
+}
+
+fn subject_id(fields: &mut Fields, pointer: &str, id: &str) {
+    if id.trim().is_empty() {
+        fields.wrong(pointer, "empty", "must not be empty");
+    } else if id.chars().any(char::is_control) {
+        fields.wrong(
+            pointer,
+            "control_character",
+            "must not have control characters",
+        );
+    }
+    fields.characters(pointer, id, LONGEST_SUBJECT);
+}

@@ -1,0 +1,15 @@
+//! The allocator's parts against real stores and real sockets.
+#![expect(clippy::unwrap_used, reason = "all of this binary is tests")]
+
+mod api_access;
+mod api_allocations;
+mod api_channels;
+mod api_config;
+mod api_deliveries;
+mod api_http;
+mod api_idempotency;
+mod api_letters;
+mod api_moves;
+mod api_people;
+mod api_presence;
+mod api_support;

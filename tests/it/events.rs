@@ -1,0 +1,263 @@
+//! Events that come in masses, twice, late, in the wrong order or not at all.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use e2e::{AES_KEY, Options, TOKEN, World, eventually};
+use ledger::{Allocation, DeliveryFilter, PageRequest};
+use serde_json::json;
+use wecom::{
+    crypto::{Keys, Sealer},
+    envelope,
+};
+use wecom_sim::{Act, By, DeleteRequest, Fault, ScanRequest, SendRequest};
+
+/// A world whose only member has every customer already, so that nobody is moved.
+fn alone() -> Options {
+    Options {
+        members: vec![("ma", 1)],
+        allocator: "[outbox]\ncards_per_minute = 30\n".to_owned(),
+        ..Options::default()
+    }
+}
+
+fn event(world: &World, change: &str, customer: &str) -> String {
+    format!(
+        "<xml><ToUserName><![CDATA[{}]]></ToUserName><FromUserName><![CDATA[sys]]></FromUserName>\
+         <CreateTime>1792000000</CreateTime><MsgType><![CDATA[event]]></MsgType>\
+         <Event><![CDATA[change_external_contact]]></Event><ChangeType><![CDATA[{change}]]></ChangeType>\
+         <UserID><![CDATA[ma]]></UserID><ExternalUserID><![CDATA[{customer}]]></ExternalUserID></xml>",
+        world.corp
+    )
+}
+
+fn send(world: &World, plaintext: String) {
+    world
+        .sim
+        .send(&SendRequest {
+            corp: None,
+            agent_id: None,
+            plaintext,
+        })
+        .expect("an event");
+}
+
+async fn rows(world: &World, customer: &str) -> Vec<Allocation> {
+    world
+        .app
+        .ledger
+        .allocations()
+        .of_subject(&world.corp, &world.subject(customer))
+        .await
+        .expect("the ledger answers")
+}
+
+/// Case 21: 250 events, 50 of each type: received = stored, and each has an outcome.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_dropped_silently() {
+    let world = World::start(alone()).await;
+    let types = [
+        ("add_external_contact", "decided"),
+        ("add_half_external_contact", "decided"),
+        ("edit_external_contact", "reread"),
+        ("del_external_contact", "closed"),
+        ("del_follow_user", "closed"),
+    ];
+    for n in 0..50 {
+        for (change, _) in types {
+            send(&world, event(&world, change, &format!("wm{change}{n:03}")));
+        }
+    }
+    world.sim.advance(Duration::from_millis(1)).await;
+    let deliveries = world.app.ledger.deliveries();
+    let tomorrow = world.app.now_ms() + 86_400_000;
+    let outcomes = eventually("each has an outcome", || async {
+        let outcomes = deliveries
+            .count_outcomes(&world.corp, 0, tomorrow)
+            .await
+            .ok()?;
+        let all: u64 = outcomes.values().sum();
+        (all == 250 && !outcomes.contains_key("")).then_some(outcomes)
+    })
+    .await;
+    let expected = BTreeMap::from([("decided", 100), ("reread", 50), ("closed", 100)]);
+    let outcomes: BTreeMap<&str, u64> = outcomes.iter().map(|(k, n)| (k.as_str(), *n)).collect();
+    assert_eq!(outcomes, expected);
+    for (change, outcome) in types {
+        let filter = DeliveryFilter {
+            change_type: Some(change.to_owned()),
+            ..DeliveryFilter::default()
+        };
+        let page = PageRequest {
+            limit: 500,
+            cursor: None,
+        };
+        let page = deliveries.list(&world.corp, &filter, &page).await;
+        let items = page.expect("the ledger answers").items;
+        assert_eq!(items.len(), 50, "{change}");
+        assert!(
+            items
+                .iter()
+                .all(|row| row.outcome.as_deref() == Some(outcome))
+        );
+    }
+    world.close().await;
+}
+
+/// Case 35: whatever WeCom's answers take, a callback is answered at once, and one event is one effect.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_callback_does_not_wait_for_wecom() {
+    let world = World::start(alone()).await;
+    let slow = world.sim.add_fault(Fault::new("*", Act::Hold));
+    let slow = slow.expect("a fault");
+    let keys = Keys::parse(TOKEN, AES_KEY).expect("keys");
+    let sealer = Sealer::new(keys, world.corp.as_str());
+    let plaintext = event(&world, "add_external_contact", "wmSlow");
+    let client = reqwest::Client::new();
+    for nonce in ["1", "2", "3"] {
+        let sealed = sealer.seal(&plaintext, "1792000000", nonce, *b"0123456789abcdef");
+        let url = format!("{}?{}", world.callback_urls[0], sealed.query());
+        let body = envelope::callback_body(world.corp.as_str(), Some("1000002"), &sealed.encrypt);
+        let begun = tokio::time::Instant::now();
+        let answer = client.post(url).body(body).send().await.expect("an answer");
+        assert_eq!(answer.status(), 200);
+        assert!(begun.elapsed() < Duration::from_secs(1));
+        world.allocated("wmSlow").await;
+    }
+    world.sim.remove_fault(&slow);
+    world.quiet().await;
+    assert_eq!(rows(&world, "wmSlow").await.len(), 1);
+    world.close().await;
+}
+
+/// Case 36: what happened while no callback arrived is found by comparing, each once; comparing again finds nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn missed_events_are_found_by_comparing() {
+    let world = World::start(alone()).await;
+    let scan = |customer: &str| {
+        let scan = ScanRequest::member("ma", "poster").customer(customer);
+        world.sim.scan(&scan).expect("a scan");
+    };
+    for customer in ["wmGone1", "wmGone2", "wmStays"] {
+        scan(customer);
+        world.allocated(customer).await;
+    }
+    world.quiet().await;
+    let lost = json!({ "callbacks": { "loss_rate": 1.0 } });
+    world
+        .sim
+        .patch_config(&lost)
+        .expect("no event arrives any more");
+    for customer in ["wmNew1", "wmNew2", "wmNew3"] {
+        scan(customer);
+    }
+    for customer in ["wmGone1", "wmGone2"] {
+        let delete = DeleteRequest {
+            corp: None,
+            customer: customer.to_owned(),
+            member: "ma".to_owned(),
+            by: By::Member,
+        };
+        world.sim.delete(&delete).expect("deleted");
+    }
+    world.sim.advance(Duration::from_millis(1)).await;
+    let doubts = allocator::audit::everybody(&world.app, world.corp_app()).await;
+    assert_eq!(doubts.expect("compared"), 5);
+    for customer in ["wmNew1", "wmNew2", "wmNew3"] {
+        assert_eq!(world.allocated(customer).await.source, "reread");
+    }
+    for customer in ["wmGone1", "wmGone2"] {
+        eventually("he is gone", || async {
+            let rows = rows(&world, customer).await;
+            (rows[0].close_reason.as_deref() == Some("relation_gone")).then_some(())
+        })
+        .await;
+    }
+    world.quiet().await;
+    let again = allocator::audit::everybody(&world.app, world.corp_app()).await;
+    assert_eq!(again.expect("compared"), 0);
+    for customer in [
+        "wmNew1", "wmNew2", "wmNew3", "wmGone1", "wmGone2", "wmStays",
+    ] {
+        assert_eq!(rows(&world, customer).await.len(), 1, "{customer}");
+    }
+    world.close().await;
+}
+
+/// Case 37: closed by an event, but WeCom says that the relation is there: open again, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relation_that_is_there_is_opened_again() {
+    let world = World::start(alone()).await;
+    let scan = ScanRequest::member("ma", "poster").customer("wmBack");
+    world.sim.scan(&scan).expect("a scan");
+    world.allocated("wmBack").await;
+    send(&world, event(&world, "del_external_contact", "wmBack"));
+    eventually("closed", || async {
+        let rows = rows(&world, "wmBack").await;
+        rows.iter().all(|row| row.closed_ms.is_some()).then_some(())
+    })
+    .await;
+    send(&world, event(&world, "edit_external_contact", "wmBack"));
+    let open = world.allocated("wmBack").await;
+    assert_eq!(open.source, "reread");
+    world.quiet().await;
+    let all = rows(&world, "wmBack").await;
+    assert_eq!(
+        (
+            all.len(),
+            all.iter().filter(|row| row.closed_ms.is_none()).count()
+        ),
+        (2, 1)
+    );
+    let held = world
+        .app
+        .ledger
+        .allocations()
+        .open_by_member(&world.corp)
+        .await;
+    assert_eq!(held.expect("the ledger answers")[0].1, 1);
+    world.close().await;
+}
+
+/// Case 88: what a transfer's end sends, in any order and twice, is no new customer, no churn and no new greeting.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_events_of_a_finished_transfer_decide_nothing() {
+    let world = World::start(Options {
+        welcome: Some("欢迎"),
+        sim: "[callbacks]\nduplicate_rate = 0.5\n".to_owned(),
+        ..Options::default()
+    })
+    .await;
+    let customers: Vec<String> = (0..12).map(|n| format!("wmE{n:02}")).collect();
+    for customer in &customers {
+        world.scan(customer);
+    }
+    world.sim.advance(Duration::from_millis(1)).await;
+    let before = world.each_has_one(&customers).await;
+    world.quiet().await;
+    world.sim.advance(Duration::from_secs(25 * 3600)).await;
+    for customer in &customers {
+        eventually("settled", || async {
+            let rows = rows(&world, customer).await;
+            (rows[0].settled_as.as_deref() == Some("done")).then_some(())
+        })
+        .await;
+    }
+    world.sim.idle().await;
+    world.quiet().await;
+    assert_eq!(world.each_has_one(&customers).await, before);
+    let counters = world.sim.counters();
+    let corp = &counters.corps[world.corp.as_str()];
+    assert_eq!(corp.transfers_accepted, 12, "{corp:?}");
+    let rows: Vec<(String, String, Option<String>, Option<i32>, i64)> = sqlx::query_as(
+        "SELECT kind, state, last_error, last_errcode, count(*) FROM outbox GROUP BY 1, 2, 3, 4",
+    )
+    .fetch_all(world.app.ledger.pool())
+    .await
+    .expect("the ledger answers");
+    assert_eq!(
+        (corp.welcomes_delivered, corp.welcomes_repeated),
+        (12, 0),
+        "{rows:?}"
+    );
+    world.close().await;
+}

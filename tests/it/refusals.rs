@@ -1,0 +1,142 @@
+//! WeCom refuses: one customer, one member, or everything for a while.
+
+use std::time::Duration;
+
+use allocation::MemberId;
+use e2e::{Options, World, eventually};
+use ledger::Allocation;
+use wecom_sim::{Act, Fault};
+
+const TRANSFER: &str = "externalcontact/transfer_customer";
+
+async fn settled(world: &World, customer: &str) -> Allocation {
+    let subject = world.subject(customer);
+    eventually(&format!("{customer} is settled"), || async {
+        let rows = world.app.ledger.allocations();
+        let row = rows.of_subject(&world.corp, &subject).await.ok()?.pop()?;
+        row.settled_ms.is_some().then_some(row)
+    })
+    .await
+}
+
+/// Case 85: each customer of a transfer has his own answer. Who is refused stays with the member who has him.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transfer_is_refused_customer_by_customer() {
+    let world = World::start(Options {
+        members: vec![("ma", 1)],
+        allocator: "[handover]\nsettle_after_ms = 200\nunknown_for_ms = 1000\n".to_owned(),
+        ..Options::default()
+    })
+    .await;
+    for (customer, code) in [("wmT1", 40096), ("wmT3", 40131)] {
+        let fault = Fault::new(TRANSFER, Act::Errcode(code)).customer(customer);
+        world.sim.add_fault(fault).expect("a fault");
+    }
+    // In a transfer already, says WeCom once; then it knows of none, and it is asked again.
+    let fault = Fault::new(TRANSFER, Act::Errcode(40129)).customer("wmT2");
+    world.sim.add_fault(fault.times(1)).expect("a fault");
+    for customer in ["wmT0", "wmT1", "wmT2", "wmT3"] {
+        world.scan(customer);
+    }
+    for (customer, code) in [("wmT1", 40096), ("wmT3", 40131)] {
+        let row = settled(&world, customer).await;
+        assert_eq!(row.settled_as.as_deref(), Some("kept"), "{customer}");
+        assert_eq!(row.member, MemberId::new("desk").ok(), "{customer}");
+        let transfers = world.app.ledger.transfers();
+        let transfers = transfers.of_allocations(&world.corp, &[row.id]).await;
+        let codes: Vec<_> = transfers
+            .expect("the ledger answers")
+            .iter()
+            .map(|transfer| transfer.errcode)
+            .collect();
+        assert_eq!(codes, [Some(code)], "{customer}");
+    }
+    eventually("the other two are on their way", || async {
+        let counters = world.sim.counters();
+        (counters.corps[world.corp.as_str()].transfers_accepted == 2).then_some(())
+    })
+    .await;
+    world.quiet().await;
+    for customer in ["wmT0", "wmT2"] {
+        let row = world.allocated(customer).await;
+        assert_eq!(row.member, MemberId::new("ma").ok(), "{customer}");
+        assert_eq!(row.settled_ms, None, "{customer} is with desk for a day");
+    }
+    world.close().await;
+}
+
+/// Cases 39 and 64: a member whom WeCom does not take is asked for once, left out with the reason, and the others get
+/// his customers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_whom_wecom_refuses_is_left_out() {
+    let world = World::start(Options::default()).await;
+    let fault = Fault::new(TRANSFER, Act::Errcode(40098)).taker("mb");
+    world.sim.add_fault(fault).expect("a fault");
+    let customers: Vec<String> = (0..6).map(|n| format!("wmM{n}")).collect();
+    for customer in &customers {
+        world.scan(customer);
+    }
+    eventually("nobody is mb's", || async {
+        let mut theirs = Vec::new();
+        for customer in &customers {
+            theirs.push(world.allocated(customer).await.member?);
+        }
+        theirs
+            .iter()
+            .all(|member| member.as_str() != "mb")
+            .then_some(())
+    })
+    .await;
+    let mb = MemberId::new("mb").expect("a member");
+    let row = world.app.ledger.members().get(&world.corp, &mb).await;
+    let row = row.expect("the ledger answers").expect("he is there");
+    let blocked = row.blocked.map(|reason| reason.to_string());
+    assert_eq!(blocked.as_deref(), Some("not_verified"));
+    world.quiet().await;
+    let counters = world.sim.counters();
+    let corp = &counters.corps[world.corp.as_str()];
+    assert_eq!(corp.transfers_accepted, 6, "{corp:?}");
+    world.close().await;
+}
+
+/// Case 49: the app is refused whatever it asks for. Slow probes, nothing is given up, and all of it is done later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn effects_wait_while_wecom_refuses_the_app() {
+    let world = World::start(Options {
+        sim: "[check]\nexcused_per_block = 100\n".to_owned(),
+        ..Options::default()
+    })
+    .await;
+    world.scan("wmBefore");
+    world.allocated("wmBefore").await;
+    world.quiet().await;
+    let refused = |world: &World| -> u64 {
+        let counters = world.sim.counters();
+        let apis = counters.corps[world.corp.as_str()].apis.values();
+        apis.filter_map(|api| api.codes.get(&60020)).sum()
+    };
+    let fault = world.sim.add_fault(Fault::new("*", Act::Errcode(60020)));
+    let fault = fault.expect("a fault");
+    let customers: Vec<String> = (0..30).map(|n| format!("wmR{n:02}")).collect();
+    for customer in &customers {
+        world.scan(customer);
+    }
+    world.each_has_one(&customers).await;
+    eventually("it was refused", || async {
+        (refused(&world) > 0).then_some(())
+    })
+    .await;
+    // How much is asked in some seconds is what this is about.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    let asked = refused(&world);
+    assert!(
+        asked <= 10,
+        "{asked} calls in a few seconds are no slow probe"
+    );
+    world.sim.remove_fault(&fault);
+    world.quiet().await;
+    let counters = world.sim.counters();
+    let corp = &counters.corps[world.corp.as_str()];
+    assert_eq!(corp.transfers_accepted, 31, "{corp:?}");
+    world.close().await;
+}
