@@ -13,7 +13,6 @@
 //! | `ledger` | P20: the ledger's writer | [`ledger`] |
 //! | `path` | P10–P12, P23, P24 (allocator), P27: from callback to committed row | [`path`] |
 //! | `open` | P26: one callback's cryptography | [`open`] |
-//! | `peers` | P7: other servers of callbacks, where they are installed | - |
 //!
 //! *bar* is what holds on two busy cores, *goal* what a quiet machine allows; `definitions` has them all. `ratio` is
 //! what bar and goal are for: ours ÷ limit, or, where the unit says so, a plain figure (milliseconds, megabytes, …)
@@ -82,17 +81,15 @@ pub(crate) enum Group {
     Ledger,
     Path,
     Open,
-    Peers,
 }
 
 impl Group {
-    const ALL: [Group; 6] = [
+    const ALL: [Group; 5] = [
         Group::Open,
         Group::Decide,
         Group::Gateway,
         Group::Ledger,
         Group::Path,
-        Group::Peers,
     ];
 
     fn name(self) -> &'static str {
@@ -102,7 +99,6 @@ impl Group {
             Group::Ledger => "ledger",
             Group::Path => "path",
             Group::Open => "open",
-            Group::Peers => "peers",
         }
     }
 }
@@ -210,7 +206,6 @@ fn measure(bench: &Bench, group: Group) -> anyhow::Result<Vec<Row>> {
         }
         Group::Ledger => ledger::run(bench, &mut samples)?,
         Group::Path => path::run(bench, &mut samples)?,
-        Group::Peers => {}
     }
     Ok(samples.rows())
 }

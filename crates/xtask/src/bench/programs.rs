@@ -55,7 +55,7 @@ pub(crate) fn go_on_in_release(groups: &[Group]) -> anyhow::Result<()> {
 fn packages(groups: &[Group]) -> Vec<&'static str> {
     let wants = |those: &[Group]| groups.iter().any(|group| those.contains(group));
     let mut packages = Vec::new();
-    if wants(&[Group::Gateway, Group::Path, Group::Peers]) {
+    if wants(&[Group::Gateway, Group::Path]) {
         packages.push("gateway");
     }
     if wants(&[Group::Path]) {

@@ -28,6 +28,7 @@ impl Redis {
         let version = version(&program)?;
         let data = folder.join("redis");
         std::fs::create_dir_all(&data)?;
+        mend(&data)?;
         let redis = start_on(wished, |port| {
             let mut process = Process::start(spec(&program, folder, &data, port, keep))?;
             let pid = process.id();
@@ -61,6 +62,28 @@ fn spec(program: &Path, folder: &Path, data: &Path, port: u16, keep: Keep) -> Sp
         Keep::Nothing => spec.args(["--appendonly", "no"]),
         Keep::Everything => spec.args(["--appendonly", "yes", "--appendfsync", "always"]),
     }
+}
+
+/// Cuts an incomplete script call off the end of the append-only file, at its beginning: loading alone would cut off
+/// only the last command of it and run the rest.
+fn mend(data: &Path) -> anyhow::Result<()> {
+    let manifest = data.join("appendonlydir/appendonly.aof.manifest");
+    let (true, Some(program)) = (manifest.exists(), find("redis-check-aof")) else {
+        return Ok(());
+    };
+    let mut check = Command::new(program)
+        .arg("--fix")
+        .arg(manifest)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn()?;
+    // It asks only when there is something to mend.
+    if let Some(mut answer) = check.stdin.take() {
+        answer.write_all(b"y\n").ok();
+    }
+    let status = check.wait()?;
+    anyhow::ensure!(status.success(), "redis-check-aof --fix: {status}");
+    Ok(())
 }
 
 /// Refuses a server that is too old for our scripts.
