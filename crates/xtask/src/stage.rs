@@ -344,6 +344,9 @@ impl Stage {
                     .await?;
             }
             Sabotage::Transfer => {
+                // A day later, so that the first transfer is over and a second one is accepted.
+                self.sim("clock", &json!({"advance_ms": 90_000_000}))
+                    .await?;
                 let token = self.http.get(format!(
                     "{}/cgi-bin/gettoken?corpid={CORP}&corpsecret={SECRET}",
                     self.sim_url
@@ -361,9 +364,6 @@ impl Stage {
                     "{}/cgi-bin/externalcontact/transfer_customer?access_token={token}",
                     self.sim_url
                 );
-                // A day later, so that the first transfer is over and a second one is accepted.
-                self.sim("clock", &json!({"advance_ms": 90_000_000}))
-                    .await?;
                 for (taker, _) in &self.members {
                     for giver in self
                         .members

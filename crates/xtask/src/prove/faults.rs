@@ -12,11 +12,7 @@ const CUSTOMERS: f64 = 10_000.0;
 
 pub(super) async fn run(scale: f64, args: &Args) -> anyhow::Result<Played> {
     let customers = (CUSTOMERS * scale).ceil() as u64;
-    let mut wishes = surge::wishes();
-    wishes
-        .allocator
-        .push_str("[handover]\nsettle_after_ms = 3000\nunknown_for_ms = 60000\n");
-    let mut stage = start(args, wishes).await?;
+    let mut stage = start(args, surge::wishes()).await?;
     let begun = Instant::now();
     let minute_ms = (60_000.0 * scale.max(0.1)) as u64;
     let away = Duration::from_secs_f64(10.0 * scale.max(0.2));
