@@ -25,7 +25,7 @@ use crate::{
 /// Everything is compared at least this often, changed or not.
 const WHOLE_EVERY: u32 = 12;
 /// How long the spelling of a name may take.
-const LOOK_UP: Duration = Duration::from_millis(500);
+const LOOK_UP: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

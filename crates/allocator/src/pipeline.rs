@@ -2,18 +2,18 @@
 //!
 //! | loop | takes → gives | what makes it safe |
 //! |---|---|---|
-//! | [`record`](crate::record) | delivery → row | acknowledged after the commit; writing twice is writing once |
-//! | [`decide`](crate::decide) | delivery → request → decision, in one script call a batch | acknowledged after the script; one open allocation per subject and pool |
-//! | [`writer`](crate::writer) | log → rows and effects, one transaction | the place in the log is in the row that the writer holds |
-//! | [`outbox`](crate::outbox) | effect → WeCom → outcome | lease, fence, budget; unknown outcomes by kind |
-//! | [`handover`](crate::handover) | transfer → `transfer_result` → settled | polled to an end; settling twice is settling once |
-//! | [`reread`](crate::reread) | doubtful pair or member → what WeCom says now | durable marks; WeCom's state outranks events |
-//! | [`audit`](crate::audit) | every member's customers, slowly → what events never said | within what the budget leaves |
-//! | [`reception::tasks`](crate::reception::tasks) | waiting customers → free members; loads whose window passed → closed | heals lost wake-ups |
-//! | [`people`](crate::people) | pools, members, channels → roster | versions compared; truth is Postgres |
+//! | [`record`] | delivery → row | acknowledged after the commit; writing twice is writing once |
+//! | [`decide`] | delivery → request → decision, in one script call a batch | acknowledged after the script; one open allocation per subject and pool |
+//! | [`writer`] | log → rows and effects, one transaction | the place in the log is in the row that the writer holds |
+//! | [`outbox`] | effect → WeCom → outcome | lease, fence, budget; unknown outcomes by kind |
+//! | [`handover`] | transfer → `transfer_result` → settled | polled to an end; settling twice is settling once |
+//! | [`reread`] | doubtful pair or member → what WeCom says now | durable marks; WeCom's state outranks events |
+//! | [`audit`] | every member's customers, slowly → what events never said | within what the budget leaves |
+//! | [`reception::tasks`] | waiting customers → free members; loads whose window passed → closed | heals lost wake-ups |
+//! | [`people`] | pools, members, channels → roster | versions compared; truth is Postgres |
 //! | [`operations`](crate::api::work) | long work a console asked for → progress | lease and cursor; done again is done once |
-//! | [`housekeeping`](crate::housekeeping) | what is done with → away | only what both groups acknowledged |
-//! | [`guard`](crate::guard) | whole or closed | generation and sequence number |
+//! | [`housekeeping`] | what is done with → away | only what both groups acknowledged |
+//! | [`guard`] | whole or closed | generation and sequence number |
 //!
 //! All loops end when the token is cancelled, after the piece of work they hold.
 

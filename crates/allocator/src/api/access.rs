@@ -26,7 +26,7 @@ const FRESH_MS: u64 = 5_000;
 /// How long a key may be believed while Postgres is away.
 const BELIEVED_MS: u64 = 15 * 60 * 1000;
 /// How long a look at Postgres may take where something else will do.
-pub(super) const LOOK_UP: Duration = Duration::from_millis(500);
+pub(super) const LOOK_UP: Duration = Duration::from_secs(2);
 const MOST_KEYS: u64 = 10_000;
 /// Why something is changed, for the audit.
 const REASON: HeaderName = HeaderName::from_static("x-reason");

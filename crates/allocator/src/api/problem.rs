@@ -125,7 +125,7 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, code, detail)
     }
 
-    /// One wrong field. For several, extend [`Problem::errors`].
+    /// One wrong field. For several, see [`Problem::fields`].
     pub fn field(
         pointer: impl Into<String>,
         code: &'static str,

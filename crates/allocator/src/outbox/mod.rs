@@ -12,6 +12,7 @@
 mod card;
 mod lane;
 mod transfer;
+mod transfer_answer;
 mod verdict;
 mod welcome;
 
