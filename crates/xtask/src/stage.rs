@@ -116,7 +116,10 @@ impl Stage {
         })?;
         Ok(Self {
             corp: CorpId::new(CORP)?,
-            http: reqwest::Client::new(),
+            // Whoever hangs, the proof must not.
+            http: reqwest::Client::builder()
+                .timeout(Duration::from_secs(30))
+                .build()?,
             sim_url,
             members: wishes.members,
             ledger,
@@ -344,6 +347,11 @@ impl Stage {
                     .await?;
             }
             Sabotage::Transfer => {
+                // No fault of the scenario may come between.
+                self.http
+                    .delete(format!("{}/sim/faults", self.sim_url))
+                    .send()
+                    .await?;
                 // A day later, so that the first transfer is over and a second one is accepted.
                 self.sim("clock", &json!({"advance_ms": 90_000_000}))
                     .await?;
