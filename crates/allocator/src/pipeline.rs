@@ -19,6 +19,7 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use allocation::CorpId;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +33,11 @@ use crate::{
 /// Longest that stopping may take; what is not finished then is claimed by another process.
 const DRAIN: Duration = Duration::from_secs(25);
 
-/// Starts every loop. A loop that panics is started again: one corp's surprise must not stop the others.
+/// Before a loop that broke is started again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Starts every loop. A loop that panics is started again: one corp's surprise must not stop the others. A loop that
+/// returns has nothing to do here (it is switched off) and stays ended.
 pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
     let mut loops = JoinSet::new();
     for corp in app.corps.values() {
@@ -85,15 +90,28 @@ fn keep<F>(
 {
     let (app, corp, stop) = (Arc::clone(app), Arc::clone(corp), stop.clone());
     loops.spawn(async move {
-        while !stop.is_cancelled() {
-            let task = tokio::spawn(run(Arc::clone(&app), Arc::clone(&corp), stop.clone()));
-            if let Err(error) = task.await {
-                metrics::counter!("paidan_loop_panics_total", "loop" => name).increment(1);
-                tracing::error!(corp = %corp.id, r#loop = name, error = %error, "a loop broke and is started again");
-                crate::backoff::sleep(Duration::from_secs(1), &stop).await;
-            }
-        }
+        let one = || run(Arc::clone(&app), Arc::clone(&corp), stop.clone());
+        until_it_returns(name, &corp.id, &stop, PAUSE, one).await;
     });
+}
+
+async fn until_it_returns<F>(
+    name: &'static str,
+    corp: &CorpId,
+    stop: &CancellationToken,
+    pause: Duration,
+    run: impl Fn() -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    while !stop.is_cancelled() {
+        let Err(error) = tokio::spawn(run()).await else {
+            return;
+        };
+        metrics::counter!("paidan_loop_panics_total", "loop" => name).increment(1);
+        tracing::error!(corp = %corp, r#loop = name, error = %error, "a loop broke and is started again");
+        crate::backoff::sleep(pause, stop).await;
+    }
 }
 
 /// Waits until all loops have ended, at most the drain time.
@@ -101,5 +119,35 @@ pub async fn drained(mut loops: JoinSet<()>) {
     let all = async { while loops.join_next().await.is_some() {} };
     if tokio::time::timeout(DRAIN, all).await.is_err() {
         tracing::warn!("some work did not end in time; another process takes it over");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    async fn started(breaks: usize) -> usize {
+        let count = Arc::new(AtomicUsize::new(0));
+        let corp = CorpId::new("ww1").expect("an id");
+        let stop = CancellationToken::new();
+        until_it_returns("test", &corp, &stop, Duration::ZERO, || {
+            let count = Arc::clone(&count);
+            async move { assert!(count.fetch_add(1, Relaxed) >= breaks, "broken on purpose") }
+        })
+        .await;
+        count.load(Relaxed)
+    }
+
+    /// A loop that is switched off returns at once: starting it again and again would burn a core.
+    #[tokio::test]
+    async fn a_loop_that_returns_stays_ended() {
+        assert_eq!(started(0).await, 1);
+    }
+
+    #[tokio::test]
+    async fn a_loop_that_breaks_is_started_again() {
+        assert_eq!(started(2).await, 3);
     }
 }
