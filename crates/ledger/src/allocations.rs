@@ -3,6 +3,8 @@
 mod about;
 mod list;
 
+use std::collections::{HashMap, HashSet};
+
 use allocation::{AllocationId, ChannelId, CorpId, MemberId, PoolId, RequestId, SubjectKey};
 use sqlx::postgres::PgRow;
 use uuid::Uuid;
@@ -86,6 +88,17 @@ pub struct Unsettled {
     pub allocation: Allocation,
     pub transfer: Option<crate::Transfer>,
 }
+
+/// A page of open allocations, those with a transfer under way left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnsettledPage {
+    pub rows: Vec<Unsettled>,
+    /// Where the next page begins; None: that was the last.
+    pub next: Option<Place>,
+}
+
+/// Where a page ended: when it was assigned, and which it is.
+pub type Place = (u64, AllocationId);
 
 macro_rules! columns {
     () => {
@@ -204,15 +217,16 @@ impl Allocations {
         read_all(&rows)
     }
 
-    /// Allocations that have a member, are not settled, and have no transfer under way: what is to be driven to
-    /// its end. Assigned before a time, oldest first, after the one where the last call ended.
+    /// Looks at the next `limit` open allocations that are not settled, assigned before a time, oldest first, and
+    /// answers those without a transfer under way: what is to be driven to its end. A page at a time, because those
+    /// with one are tens of thousands after a surge, for a day and more.
     pub async fn unsettled(
         &self,
         corp: &CorpId,
         assigned_before_ms: u64,
-        after: Option<(u64, AllocationId)>,
+        after: Option<Place>,
         limit: u32,
-    ) -> Result<Vec<Unsettled>, Error> {
+    ) -> Result<UnsettledPage, Error> {
         let mut work = self.db.single().await?;
         let (after_ms, after_id) = after.unwrap_or((0, AllocationId(Uuid::nil())));
         let query = work
@@ -222,8 +236,6 @@ impl Allocations {
                 " FROM allocations AS a
                  WHERE a.corp_id = $1 AND a.settled_at IS NULL AND a.closed_at IS NULL AND a.member IS NOT NULL
                     AND a.assigned_at <= $2 AND (a.assigned_at, a.id) > ($3, $4)
-                    AND NOT EXISTS (SELECT FROM transfers AS t
-                        WHERE t.allocation_id = a.id AND t.ended_at IS NULL)
                  ORDER BY a.assigned_at, a.id LIMIT $5"
             ))
             .bind(corp.as_str())
@@ -234,26 +246,39 @@ impl Allocations {
         let rows = work.fetch_all(query).await?;
         work.end().await?;
         let allocations = read_all(&rows)?;
+        let full = allocations.len() == usize::try_from(limit).unwrap_or(usize::MAX);
+        let next = allocations
+            .last()
+            .filter(|_| full)
+            .map(|last| (last.assigned_ms.unwrap_or_default(), last.id));
         let ids = column(&allocations, |allocation| allocation.id);
         let transfers = crate::Transfers {
             db: self.db.clone(),
         }
         .of_allocations(corp, &ids)
         .await?;
-        let mut last: std::collections::HashMap<AllocationId, crate::Transfer> =
-            std::collections::HashMap::new();
+        let mut under_way = HashSet::new();
+        let mut last: HashMap<AllocationId, crate::Transfer> = HashMap::new();
         for transfer in transfers {
-            if let Some(allocation) = transfer.allocation {
-                last.insert(allocation, transfer);
+            let Some(allocation) = transfer.allocation else {
+                continue;
+            };
+            if transfer.ended_ms.is_none() {
+                under_way.insert(allocation);
             }
+            last.insert(allocation, transfer);
         }
-        let unsettled = allocations.into_iter().map(|allocation| Unsettled {
-            transfer: last
-                .remove(&allocation.id)
-                .filter(|transfer| Some(&transfer.taker) == allocation.member.as_ref()),
-            allocation,
-        });
-        Ok(unsettled.collect())
+        let rows = allocations
+            .into_iter()
+            .filter(|allocation| !under_way.contains(&allocation.id))
+            .map(|allocation| Unsettled {
+                transfer: last
+                    .remove(&allocation.id)
+                    .filter(|transfer| Some(&transfer.taker) == allocation.member.as_ref()),
+                allocation,
+            })
+            .collect();
+        Ok(UnsettledPage { rows, next })
     }
 
     /// Marks as carried out what Redis has settled, should the log entry that says so be under way still. Twice is

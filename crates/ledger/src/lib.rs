@@ -34,7 +34,9 @@ mod text;
 mod times;
 mod transfers;
 
-pub use allocations::{Allocation, AllocationFilter, AllocationState, Allocations, Unsettled};
+pub use allocations::{
+    Allocation, AllocationFilter, AllocationState, Allocations, Place, Unsettled, UnsettledPage,
+};
 pub use api_keys::{ApiKey, ApiKeys, Role};
 pub use audit::{Audit, AuditFilter, AuditRecord, Trail};
 pub use budget_blocks::{BudgetBlock, BudgetBlocks};

@@ -58,7 +58,8 @@ pub enum Planned {
     UnknownCustomer,
 }
 
-/// $1 corp, then one array for each column.
+/// $1 corp, then one array for each column. Customers are looked up one by one (LATERAL with LIMIT): joined, a planner
+/// with old statistics reads the whole corp for every batch.
 pub(crate) const INSERT: &str = "INSERT INTO transfers (corp_id, id, allocation_id, customer_id, subject, giver,
         taker, kind, created_at, state, ended_at)
     SELECT $1, n.id, n.allocation_id, c.id, n.subject, n.giver, n.taker, n.kind, n.created_at,
@@ -66,7 +67,7 @@ pub(crate) const INSERT: &str = "INSERT INTO transfers (corp_id, id, allocation_
     FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
             $9::boolean[])
         AS n (id, allocation_id, subject, giver, taker, kind, created_at, cancelled)
-    JOIN customers AS c ON c.corp_id = $1 AND c.subject = n.subject
+    CROSS JOIN LATERAL (SELECT id FROM customers WHERE corp_id = $1 AND subject = n.subject LIMIT 1) AS c
     ORDER BY n.created_at, n.id
     ON CONFLICT DO NOTHING RETURNING id";
 
@@ -277,7 +278,7 @@ impl Transfers {
         read_all(&rows)
     }
 
-    /// Of some allocations, oldest first.
+    /// Of some allocations, oldest first. The corp is compared so that no index of the whole corp is tempting.
     pub async fn of_allocations(
         &self,
         corp: &CorpId,
@@ -288,7 +289,7 @@ impl Transfers {
             .query(concat!(
                 "SELECT ",
                 columns!(),
-                " FROM transfers AS t WHERE t.corp_id = $1 AND t.allocation_id = ANY($2)
+                " FROM transfers AS t WHERE t.corp_id IS NOT DISTINCT FROM $1 AND t.allocation_id = ANY($2)
                  ORDER BY t.created_at, t.id"
             ))
             .bind(corp.as_str())

@@ -7,8 +7,8 @@ use std::{
     time::Duration,
 };
 
-use allocation::{AllocationId, SubjectKey};
-use ledger::{Transfer, TransferKind, TransferState, TransferStep};
+use allocation::SubjectKey;
+use ledger::{Transfer, TransferKind, TransferState, TransferStep, Unsettled};
 use quota::Urgency;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -29,14 +29,18 @@ const TURN: u32 = 500;
 const LEASE_MS: u64 = 60_000;
 /// An allocation without a transfer under way is left alone this long: its own settling may be on its way.
 const UNSETTLED_MS: u64 = 5_000;
+/// Pages of such allocations looked at in one turn, and the pause before they are looked through again.
+const PAGES: usize = 4;
+const SWEEP_MS: u64 = 2_000;
 const MARKS: usize = 200;
 
 /// Looks and settles until the program stops.
 pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
     let pause = Duration::from_millis(app.config.handover.poll_ms);
     let mut backoff = Backoff::store();
+    let mut sweep = Sweep::default();
     while !stop.is_cancelled() {
-        match turn(&app, &corp).await {
+        match turn(&app, &corp, &mut sweep).await {
             Ok(()) => {
                 backoff.reset();
                 tokio::select! {
@@ -57,7 +61,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
 }
 
 /// Events that hint at transfers, then checks that are due, then what was left unsettled.
-pub async fn turn(app: &App, corp: &CorpApp) -> Result<(), end::Error> {
+async fn turn(app: &App, corp: &CorpApp, sweep: &mut Sweep) -> Result<(), end::Error> {
     hints(app, corp).await?;
     let due = app
         .ledger
@@ -65,7 +69,7 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<(), end::Error> {
         .claim_due(TURN, LEASE_MS, app.now_ms())
         .await?;
     check(app, due).await?;
-    unsettled(app, corp).await
+    sweep.go_on(app, corp).await
 }
 
 /// An event named a customer and perhaps the taker: his transfers are due now.
@@ -220,40 +224,58 @@ async fn results(
     Ok(answer?.unwrap_or_default())
 }
 
-/// Rows that have a member, no settlement and no transfer under way: a process died between two steps.
-async fn unsettled(app: &App, corp: &CorpApp) -> Result<(), end::Error> {
-    let before_ms = app.now_ms().saturating_sub(UNSETTLED_MS);
-    let mut after: Option<(u64, AllocationId)> = None;
-    loop {
-        let left = app
-            .ledger
-            .allocations()
-            .unsettled(&corp.id, before_ms, after, TURN)
-            .await?;
-        let Some(last) = left.last() else {
+/// Looks through the open allocations for those with a member, no settlement and no transfer under way: a process died
+/// between two steps. Some pages a turn, and from the beginning again after a pause.
+#[derive(Debug, Default)]
+struct Sweep {
+    after: Option<ledger::Place>,
+    /// The next one begins then.
+    due_ms: u64,
+}
+
+impl Sweep {
+    async fn go_on(&mut self, app: &App, corp: &CorpApp) -> Result<(), end::Error> {
+        let now_ms = app.now_ms();
+        if self.after.is_none() && now_ms < self.due_ms {
             return Ok(());
-        };
-        after = Some((
-            last.allocation.assigned_ms.unwrap_or_default(),
-            last.allocation.id,
-        ));
-        let full = left.len() == usize::try_from(TURN).unwrap_or(usize::MAX);
-        for one in left {
-            let settled = match &one.transfer {
-                Some(transfer) => end::settle(app, corp, transfer, transfer.state).await,
-                None => end::settle_by_truth(app, corp, &one.allocation).await,
-            };
-            match settled {
-                Ok(()) => {}
-                Err(end::Error::Budget { .. }) => return Ok(()),
-                Err(end::Error::Wecom(error)) => {
-                    tracing::warn!(corp = %corp.id, error = %error, "an unsettled allocation waits for WeCom");
-                }
-                Err(error) => return Err(error),
+        }
+        let before_ms = now_ms.saturating_sub(UNSETTLED_MS);
+        for _ in 0..PAGES {
+            let page = app
+                .ledger
+                .allocations()
+                .unsettled(&corp.id, before_ms, self.after, TURN)
+                .await?;
+            let settled = settle_all(app, corp, page.rows).await?;
+            if settled {
+                self.after = page.next;
+            }
+            if self.after.is_none() {
+                self.due_ms = now_ms + SWEEP_MS;
+            }
+            if !settled || self.after.is_none() {
+                break;
             }
         }
-        if !full {
-            return Ok(());
+        Ok(())
+    }
+}
+
+/// False: WeCom cannot be asked now, and the rest is for another time.
+async fn settle_all(app: &App, corp: &CorpApp, left: Vec<Unsettled>) -> Result<bool, end::Error> {
+    for one in left {
+        let settled = match &one.transfer {
+            Some(transfer) => end::settle(app, corp, transfer, transfer.state).await,
+            None => end::settle_by_truth(app, corp, &one.allocation).await,
+        };
+        match settled {
+            Ok(()) => {}
+            Err(end::Error::Budget { .. }) => return Ok(false),
+            Err(end::Error::Wecom(error)) => {
+                tracing::warn!(corp = %corp.id, error = %error, "an unsettled allocation waits for WeCom");
+            }
+            Err(error) => return Err(error),
         }
     }
+    Ok(true)
 }

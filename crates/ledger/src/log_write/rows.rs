@@ -259,7 +259,7 @@ fn insert_allocations(
                 $16::timestamptz[], $17::text[], $18::bigint[], $19::bigint[])
             AS n (id, pool_id, subject, member, holder, channel_id, source, delivery, request_id, epoch, decided_at,
                 assigned_at, settled_at, settled_as, closed_at, close_reason, decided_seq, changed_seq)
-         JOIN customers AS c ON c.corp_id = $1 AND c.subject = n.subject
+         CROSS JOIN LATERAL (SELECT id FROM customers WHERE corp_id = $1 AND subject = n.subject LIMIT 1) AS c
          ORDER BY n.decided_seq, n.id
          ON CONFLICT DO NOTHING
          RETURNING id",

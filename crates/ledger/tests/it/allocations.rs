@@ -278,7 +278,8 @@ async fn what_is_not_carried_out_is_driven_again_until_it_is() {
         let rows = allocations
             .unsettled(&setup.corp, T0 + 100, after, 10)
             .await
-            .unwrap();
+            .unwrap()
+            .rows;
         rows.into_iter()
             .map(|row| {
                 (
@@ -290,6 +291,14 @@ async fn what_is_not_carried_out_is_driven_again_until_it_is() {
     };
     // A transfer under way is driven by its own checks.
     assert_eq!(unsettled(None).await, [(allocation(1), None)]);
+    // A page is what was looked at, not what was found.
+    let page = |after| allocations.unsettled(&setup.corp, T0 + 100, after, 1);
+    let first = page(None).await.unwrap();
+    let second = page(first.next).await.unwrap();
+    assert_eq!((first.rows.len(), second.rows.len()), (1, 0));
+    assert_eq!(second.next.map(|(_, id)| id), Some(allocation(2)));
+    let end = page(second.next).await.unwrap();
+    assert_eq!((end.rows.len(), end.next), (0, None));
     let step = TransferStep::new(id(7), TransferState::Refused);
     setup
         .ledger
@@ -310,6 +319,7 @@ async fn what_is_not_carried_out_is_driven_again_until_it_is() {
             .unsettled(&setup.corp, T0, None, 10)
             .await
             .unwrap()
+            .rows
             .is_empty()
     );
     let marks = [
@@ -371,7 +381,8 @@ async fn a_transfer_to_a_former_member_says_nothing_of_the_present_one() {
         .allocations()
         .unsettled(&setup.corp, T0 + 100, None, 10)
         .await
-        .unwrap();
+        .unwrap()
+        .rows;
     assert_eq!((rows.len(), &rows[0].transfer), (1, &None));
 }
 
