@@ -108,6 +108,24 @@ pub enum Op {
 }
 
 impl Op {
+    /// How many subjects or members it is about, at least 1: what an entry costs whoever writes it down.
+    pub fn size(&self) -> usize {
+        let many = match self {
+            Op::Decide(requests) => requests.len(),
+            Op::Close(closings) => closings.len(),
+            Op::Presence(changes) => changes.len(),
+            Op::SetPool(pool) => pool.members.len(),
+            Op::Wake { limit, .. } => usize::try_from(*limit).unwrap_or(usize::MAX),
+            Op::Settle(_)
+            | Op::Reassign(_)
+            | Op::SetMember(_)
+            | Op::RemovePool { .. }
+            | Op::Note
+            | Op::Rebuilt { .. } => 1,
+        };
+        many.max(1)
+    }
+
     /// Versioned name in the log.
     pub fn name(&self) -> &'static str {
         match self {

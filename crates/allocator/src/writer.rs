@@ -18,6 +18,8 @@ use crate::{
 
 /// How long an idle writer waits for the log before it looks again.
 const IDLE: Duration = Duration::from_secs(1);
+/// Log entries read at once. One may be about hundreds of subjects, so a batch is counted in those.
+const PAGE: usize = 16;
 /// How long to leave the row to the writer that holds it.
 const TAKEN: Duration = Duration::from_millis(25);
 
@@ -132,10 +134,7 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
 async fn read(app: &App, corp: &CorpApp, write: &LogWrite) -> Result<(u64, Vec<LogEntry>), Error> {
     let log_seq = write.log_seq();
     let status = corp.roster.status().await?;
-    let entries = corp
-        .roster
-        .log_read(log_seq, app.config.roster.writer_batch)
-        .await?;
+    let entries = batch(app, corp, log_seq).await?;
     match entries.first() {
         Some(first) if first.seq != log_seq + 1 => Err(Error::Lost {
             written: log_seq,
@@ -150,6 +149,24 @@ async fn read(app: &App, corp: &CorpApp, write: &LogWrite) -> Result<(u64, Vec<L
             entries,
         )),
     }
+}
+
+/// Whole entries until together they are about as many as one transaction should hold.
+async fn batch(app: &App, corp: &CorpApp, log_seq: u64) -> Result<Vec<LogEntry>, Error> {
+    let (mut entries, mut size): (Vec<LogEntry>, usize) = (Vec::new(), 0);
+    while size < app.config.roster.writer_batch {
+        let after = entries.last().map_or(log_seq, |entry| entry.seq);
+        let page = corp.roster.log_read(after, PAGE).await?;
+        let last = page.len() < PAGE;
+        size = page
+            .iter()
+            .fold(size, |size, entry| size.saturating_add(entry.op.size()));
+        entries.extend(page);
+        if last {
+            break;
+        }
+    }
+    Ok(entries)
 }
 
 async fn commit(
