@@ -7,7 +7,7 @@
 -- KEYS[4]  fence     hash    {corp}:v1:fence          only for the budget of a corp: absent = Redis was emptied
 -- ARGV[1]  api       string
 -- ARGV[2]  permit    string  random
--- ARGV[3]  lease_ms  integer longer than a call can last; after it the place is free again
+-- ARGV[3]  lease_ms  integer after it the place is free again, unless budget_renew prolonged it
 -- ARGV[4]  minute    integer most calls in any 60 s
 -- ARGV[5]  hour      integer most calls in any 60 min
 -- ARGV[6]  parallel  integer most calls in flight; 0 = no limit
@@ -17,7 +17,7 @@
 --
 -- Returns  {"TAKEN", now_ms, cap} | {"WAIT", until_ms, why}   why: blocked, minute, hour, urgent, flight
 -- Errors   CLOSED    the corp's quota was not seeded after Redis lost it
--- Invariant  in any 60 s (60 min) at most `minute` (`hour`) calls are taken, and never more than `cap` leases live.
+-- Invariant  in any 60 s (60 min) at most `minute` (`hour`) calls are taken, and none while `cap` leases live.
 -- Cost  O(log parallel)
 
 local budget, flight, index = KEYS[1], KEYS[2], KEYS[3]

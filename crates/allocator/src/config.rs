@@ -275,6 +275,14 @@ impl Config {
         if self.outbox.lease_ms <= 5_000 {
             return invalid("outbox.lease_ms must be above 5000: one call to WeCom may take 5 s");
         }
+        if self.quota.lease_ms < 1_000 {
+            return invalid(
+                "quota.lease_ms must be at least 1000: renewals every quarter of it must reach Redis in time",
+            );
+        }
+        if self.quota.longest_ms < self.quota.lease_ms {
+            return invalid("quota.longest_ms must not be less than quota.lease_ms");
+        }
         if self.outbox.workers == 0 {
             return invalid("outbox.workers must be at least 1");
         }
@@ -305,5 +313,26 @@ fn without_passwords(value: &mut toml::Value) {
             }
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &str, value: &str) -> Result<Config, Error> {
+        Config::load(&[], &HashMap::from([(name.to_owned(), value.to_owned())]))
+    }
+
+    #[test]
+    fn a_lease_that_renewals_could_not_keep_is_refused() {
+        let refused = |name: &str, value: &str| match with(name, value) {
+            Err(Error::Invalid(text)) => text.starts_with("quota."),
+            _ => false,
+        };
+        assert!(refused("PAIDAN__QUOTA__LEASE_MS", "999"));
+        assert!(refused("PAIDAN__QUOTA__LONGEST_MS", "3999"));
+        assert!(with("PAIDAN__QUOTA__LEASE_MS", "1000").is_ok());
+        assert!(with("PAIDAN__QUOTA__LONGEST_MS", "4000").is_ok());
     }
 }

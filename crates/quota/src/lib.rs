@@ -1,7 +1,7 @@
 //! What WeCom still lets us call, and who may touch what: call budgets, locks, shared access tokens, in Redis.
 //!
 //! - [`Quota`]: a permit for one call of one API, taken from the corp's minute and hour windows, its calls in flight,
-//!   its blocks, and from the windows of the address we call from.
+//!   its blocks, and from the windows of the address we call from. It renews itself while the call lasts.
 //! - [`Locks`]: several names at once for one owner, with a fence number that the ledger can check.
 //! - [`Tokens`]: one access token per app for all processes, renewed by one of them.
 //!
@@ -12,6 +12,7 @@ mod answer;
 pub mod budget_block;
 pub mod budget_give;
 pub mod budget_read;
+pub mod budget_renew;
 pub mod budget_take;
 mod error;
 pub mod fence_seed;
@@ -25,6 +26,7 @@ mod locks;
 pub mod model;
 mod permit;
 mod quota;
+mod renewing;
 pub mod token_lease;
 pub mod token_load;
 pub mod token_release;

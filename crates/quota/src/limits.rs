@@ -18,8 +18,10 @@ pub struct Limits {
     pub urgent_percent: u32,
     /// Calls of one API by one corp at the same time.
     pub in_flight: u32,
-    /// How long a call can last, with a token renewal and a repetition in it. A dead process gives its places back after this.
+    /// A dead process gives its places back after this. A living one renews them every quarter of it.
     pub lease_ms: u64,
+    /// Renewals end after this: longer than a call can last, with a token renewal and a repetition in it.
+    pub longest_ms: u64,
     /// After WeCom refused for concurrency, one more place is tried in this time.
     pub grow_back_ms: u64,
     /// Calls of one API from one address in 60 s, all corps together.
@@ -47,7 +49,8 @@ impl Default for Limits {
             share_percent: 90,
             urgent_percent: 10,
             in_flight: 5,
-            lease_ms: 20_000,
+            lease_ms: 4_000,
+            longest_ms: 60_000,
             grow_back_ms: 30_000,
             egress_per_minute: 20_000,
             egress_per_hour: 600_000,

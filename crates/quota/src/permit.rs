@@ -1,5 +1,6 @@
 //! The right to make one call.
 
+use crate::renewing::Renewing;
 use crate::{BudgetKeys, Connection, Error, Outcome, Quota};
 
 /// What a budget answered when it gave a place.
@@ -9,8 +10,9 @@ pub(crate) struct Place {
     pub(crate) cap: i64,
 }
 
-/// The right to make one call. Say how it ended with [`done`](Self::done); a permit that is dropped or dies with its
-/// process keeps its place in flight until its lease ends, and stays counted.
+/// The right to make one call. Say how it ended with [`done`](Self::done). Until then its place in flight is renewed in
+/// the background, but no longer than [`longest_ms`](crate::Limits::longest_ms). A permit that is dropped or dies with its
+/// process keeps its place until the lease ends, and stays counted.
 #[derive(Debug)]
 #[must_use = "a permit that is not given back holds its place until its lease ends"]
 pub struct Permit<C> {
@@ -20,6 +22,8 @@ pub struct Permit<C> {
     pub(crate) id: Box<str>,
     pub(crate) corp_place: Place,
     pub(crate) egress_place: Option<Place>,
+    /// None when the caller says the time: his clock is not the one that a background task would go by.
+    pub(crate) renewing: Option<Renewing>,
 }
 
 impl<C: Connection> Permit<C> {
@@ -30,6 +34,9 @@ impl<C: Connection> Permit<C> {
     /// A frequency rule is taken to be the corp's; WeCom does not say whose it was. For the address see
     /// [`Quota::block_egress`].
     pub async fn done(&self, outcome: Outcome, now_ms: Option<i64>) -> Result<Option<i64>, Error> {
+        if let Some(renewing) = &self.renewing {
+            renewing.end().await;
+        }
         let keys = BudgetKeys::corp(&self.corp, &self.api);
         let until = self.give(&keys, self.corp_place, outcome, now_ms).await?;
         // The address limits no calls in flight: only a call that was never made changes anything there.

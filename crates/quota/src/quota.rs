@@ -1,12 +1,17 @@
 //! Permits for calls: the corp's budget first, then that of the address we call from.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::budget_block::{BudgetBlock, Mode};
 use crate::budget_give::BudgetGive;
 use crate::budget_read::{BudgetRead, Row};
+use crate::budget_renew::BudgetRenew;
 use crate::budget_take::{BudgetTake, Taken};
 use crate::permit::Place;
+use crate::renewing::{Clock, Renewal, Renewing};
 use crate::window::{HOUR_GRAIN_MS, MINUTE_GRAIN_MS, Window};
 use crate::{BudgetKeys, Connection, Error, Limits, Outcome, Permit, Reason};
 
@@ -63,6 +68,7 @@ pub struct Usage {
 pub(crate) struct Scripts {
     pub(crate) take: BudgetTake,
     pub(crate) give: BudgetGive,
+    pub(crate) renew: BudgetRenew,
     block: BudgetBlock,
     read: BudgetRead,
 }
@@ -106,7 +112,7 @@ impl<C: Connection> Quota<C> {
         &self.limits
     }
 
-    /// A permit for one call of `api` by `corp`.
+    /// A permit for one call of `api` by `corp`. Its place is renewed in the background, unless the caller says the time.
     pub async fn take(
         &self,
         corp: &str,
@@ -120,6 +126,7 @@ impl<C: Connection> Quota<C> {
         let limits = self.limits.corp(api, urgent);
         let mut conn = self.conn.clone();
         let take = &self.scripts.take;
+        let sent = Instant::now();
         let corp_place = match take
             .call(&mut conn, &keys, api, &id, limits, urgent, now_ms)
             .await?
@@ -140,7 +147,11 @@ impl<C: Connection> Quota<C> {
             id: id.into(),
             corp_place,
             egress_place: None,
+            renewing: None,
         };
+        if now_ms.is_none() {
+            permit.renewing = Some(self.renewing(keys, &permit, limits.lease_ms, sent));
+        }
         let Some(keys) = self.egress_keys(api) else {
             return Ok(Take::Taken(permit));
         };
@@ -167,6 +178,28 @@ impl<C: Connection> Quota<C> {
                 Err(error)
             }
         }
+    }
+
+    fn renewing(
+        &self,
+        keys: BudgetKeys,
+        permit: &Permit<C>,
+        lease_ms: u64,
+        sent: Instant,
+    ) -> Renewing {
+        let renewal = Renewal {
+            conn: self.conn.clone(),
+            scripts: self.scripts.clone(),
+            keys,
+            permit: permit.id.clone(),
+            lease_ms,
+            longest: Duration::from_millis(self.limits.longest_ms),
+            clock: Clock {
+                redis_ms: permit.corp_place.taken_ms,
+                arrived: Instant::now(),
+            },
+        };
+        Renewing::start(renewal, sent)
     }
 
     pub(crate) fn egress_keys(&self, api: &str) -> Option<BudgetKeys> {

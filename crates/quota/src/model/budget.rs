@@ -1,9 +1,10 @@
-//! `budget_take`, `budget_give`, `budget_block`.
+//! `budget_take`, `budget_renew`, `budget_give`, `budget_block`.
 
 use std::collections::BTreeMap;
 
 use crate::budget_block::Mode;
 use crate::budget_read::Row;
+use crate::budget_renew::Answered;
 use crate::budget_take::{Reason, Taken};
 use crate::window::{BUCKETS, HOUR_GRAIN_MS, MINUTE_GRAIN_MS, Window};
 use crate::{BudgetLimits, Outcome, Rule};
@@ -73,6 +74,17 @@ impl Budget {
         self.minute = minute.to_string();
         self.hour = hour.to_string();
         Taken::Taken { taken_ms: now, cap }
+    }
+
+    pub fn renew(&mut self, permit: &str, lease_ms: u64, before_ms: i64, now: i64) -> Answered {
+        if now >= before_ms {
+            return Answered::Late;
+        }
+        let lease_ms = i64::try_from(lease_ms).unwrap_or(i64::MAX);
+        match self.flight.insert(permit.to_owned(), now + lease_ms) {
+            Some(end) if end > now => Answered::Renewed,
+            _ => Answered::Retaken,
+        }
     }
 
     /// The end of the block that this outcome set.

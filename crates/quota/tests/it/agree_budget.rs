@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use quota::budget_block::{BudgetBlock, Mode};
 use quota::budget_give::BudgetGive;
 use quota::budget_read::BudgetRead;
+use quota::budget_renew::BudgetRenew;
 use quota::budget_take::Taken;
 use quota::model::budget::Budget;
 use quota::{BudgetKeys, BudgetLimits, Outcome, Rule};
@@ -14,6 +15,11 @@ use crate::support::{Corp, T0, small, take_as};
 enum Op {
     Take {
         urgent: bool,
+    },
+    /// A permit by its place among all there were: given back or not, the script does as it is told.
+    Renew {
+        which: prop::sample::Index,
+        before_ms: i64,
     },
     /// A permit by its place among those not given back, so that it often exists.
     Give {
@@ -46,6 +52,7 @@ fn outcome() -> impl Strategy<Value = Outcome> {
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => any::<bool>().prop_map(|urgent| Op::Take { urgent }),
+        4 => (any::<prop::sample::Index>(), -100..5_000_i64).prop_map(|(which, before_ms)| Op::Renew { which, before_ms }),
         5 => (any::<prop::sample::Index>(), outcome()).prop_map(|(which, outcome)| Op::Give { which, outcome }),
         1 => (-90_000..4_000_000_000_i64, prop_oneof![Just(Mode::Raise), Just(Mode::Set)])
             .prop_map(|(ahead_ms, mode)| Op::Block { ahead_ms, mode }),
@@ -55,15 +62,23 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn limits() -> impl Strategy<Value = BudgetLimits> {
-    (1..12_u32, 1..40_u32, 0..5_u32, 1..60_000_u64, 1..60_000_u64).prop_map(
-        |(per_minute, per_hour, in_flight, lease_ms, grow_back_ms)| BudgetLimits {
-            per_minute,
-            per_hour,
-            in_flight,
-            lease_ms,
-            grow_back_ms,
-        },
+    // The time to live of the leases runs in real time, which must not be noticed here.
+    (
+        1..12_u32,
+        1..40_u32,
+        0..5_u32,
+        5_000..60_000_u64,
+        1..60_000_u64,
     )
+        .prop_map(
+            |(per_minute, per_hour, in_flight, lease_ms, grow_back_ms)| BudgetLimits {
+                per_minute,
+                per_hour,
+                in_flight,
+                lease_ms,
+                grow_back_ms,
+            },
+        )
 }
 
 async fn agree(limits: BudgetLimits, ops: Vec<Op>) -> Result<(), TestCaseError> {
@@ -71,6 +86,7 @@ async fn agree(limits: BudgetLimits, ops: Vec<Op>) -> Result<(), TestCaseError> 
     let keys = BudgetKeys::corp(&corp.id, "api");
     let mut conn = corp.conn();
     let (mut model, mut now, mut permits, mut touched) = (Budget::default(), T0, Vec::new(), false);
+    let mut all = Vec::new();
     for (i, op) in ops.into_iter().enumerate() {
         match op {
             Op::Take { urgent } => {
@@ -78,9 +94,21 @@ async fn agree(limits: BudgetLimits, ops: Vec<Op>) -> Result<(), TestCaseError> 
                 let expected = model.take(&id, limits, urgent, now);
                 prop_assert_eq!(take_as(&corp, &id, limits, urgent, now).await, expected);
                 if let Taken::Taken { taken_ms, cap } = expected {
+                    all.push(id.clone());
                     permits.push((id, taken_ms, cap));
                     touched = true;
                 }
+            }
+            Op::Renew { which, before_ms } => {
+                if all.is_empty() {
+                    continue;
+                }
+                let (id, before_ms) = (&all[which.index(all.len())], now + before_ms);
+                let expected = model.renew(id, limits.lease_ms, before_ms, now);
+                let got = BudgetRenew::default()
+                    .call(&mut conn, &keys, id, limits.lease_ms, before_ms, Some(now))
+                    .await;
+                prop_assert_eq!(got.unwrap(), (expected, now));
             }
             Op::Give { which, outcome } => {
                 if permits.is_empty() {

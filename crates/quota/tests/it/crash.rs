@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quota::lock_acquire::{Answered, LockAcquire};
-use quota::{Limits, LockKeys, Locks, Outcome, Quota, Seeded, Take, Times, Tokens, Urgency};
+use quota::{
+    BudgetKeys, Limits, LockKeys, Locks, Outcome, Quota, Seeded, Take, Times, Tokens, Urgency,
+};
+use redis::AsyncCommands;
 use test_redis::{AppendOnly, Options, Server};
 use tokio::task::JoinSet;
 
@@ -174,6 +177,48 @@ async fn a_lock_a_block_and_a_token_are_still_there_after_a_crash() {
             .unwrap()
     );
     assert_all_expire(&conn, &corp).await;
+}
+
+/// Redis dies and comes back while a call is in flight, with its file or with nothing: the call is counted until it ends.
+#[tokio::test]
+async fn a_call_in_flight_is_counted_again_after_a_crash() {
+    for appendonly in [AppendOnly::Always, AppendOnly::Off] {
+        let server = Server::start(Options {
+            appendonly,
+            ..Options::default()
+        });
+        let corp = test_redis::corp();
+        let conn = server.connection_manager().await;
+        let limits = Limits {
+            lease_ms: 1_000,
+            ..Limits::default()
+        };
+        let quota = Quota::new(conn.clone(), limits);
+        Locks::new(conn, Times::default())
+            .fence_seed(&corp, 1, 0)
+            .await
+            .unwrap();
+        let take = quota.take(&corp, "list", Urgency::Ordinary, None).await;
+        let Take::Taken(permit) = take.unwrap() else {
+            panic!("nothing is used yet")
+        };
+        server.restart();
+        let restarted = Instant::now();
+        let mut conn = loaded(&server).await;
+        let flight = BudgetKeys::corp(&corp, "list").flight;
+        // Well past the lease that the crash may have left behind.
+        while restarted.elapsed() < Duration::from_millis(2_500) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let counted: usize = conn.zcard(&flight).await.unwrap();
+        assert_eq!(counted, 1, "{appendonly:?}");
+        assert_all_expire(&conn, &corp).await;
+        while permit.done(Outcome::Ok, None).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let counted: usize = conn.zcard(&flight).await.unwrap();
+        assert_eq!(counted, 0, "{appendonly:?}");
+    }
 }
 
 /// The scripts are gone from Redis after a restart: they are loaded again by themselves.

@@ -4,6 +4,7 @@ use test_redis::check_lua_header;
 fn the_headers_of_all_scripts_agree_with_their_bodies() {
     let scripts = [
         "budget_take",
+        "budget_renew",
         "budget_give",
         "budget_block",
         "budget_read",

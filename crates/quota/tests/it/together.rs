@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use quota::{Acquired, Limits, Locks, Outcome, Quota, Take, Times, Urgency};
 use tokio::task::JoinSet;
@@ -49,6 +50,44 @@ async fn case_47_never_more_in_flight_than_allowed() {
     assert!((2..=5).contains(&most), "{most} in flight");
     let usage = corp.quota.usage(&corp.id, None).await.unwrap();
     assert_eq!((usage[0].minute_used, usage[0].in_flight), (1_000, 0));
+}
+
+/// The same when calls last longer than a lease: five at a time, and each place is given back at the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn case_47_never_more_in_flight_when_calls_outlast_their_leases() {
+    let limits = Limits {
+        lease_ms: 1_000,
+        ..Limits::default()
+    };
+    let corp = Corp::new(limits.clone()).await;
+    let (now, most) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicI64::new(0)));
+    let mut tasks = JoinSet::new();
+    for _ in 0..10 {
+        let conn = test_redis::shared().connection_manager().await;
+        let quota = Quota::new(conn, limits.clone());
+        let (id, now, most) = (corp.id.clone(), now.clone(), most.clone());
+        tasks.spawn(async move {
+            loop {
+                if let Take::Taken(permit) = quota
+                    .take(&id, "list", Urgency::Ordinary, None)
+                    .await
+                    .unwrap()
+                {
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    // The call itself.
+                    tokio::time::sleep(Duration::from_millis(2_200)).await;
+                    now.fetch_sub(1, Ordering::SeqCst);
+                    permit.done(Outcome::Ok, None).await.unwrap();
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    assert_eq!(most.load(Ordering::SeqCst), 5);
+    let usage = corp.quota.usage(&corp.id, None).await.unwrap();
+    assert_eq!((usage[0].minute_used, usage[0].in_flight), (10, 0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
