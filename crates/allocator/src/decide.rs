@@ -2,6 +2,8 @@
 //! batch acknowledged. Nothing here asks Postgres or WeCom, so neither can stop a decision; the one exception are
 //! deliveries that were read before, because their decision may be in the ledger already.
 
+pub mod dirty;
+
 use std::{
     collections::{BTreeSet, HashSet},
     sync::Arc,
@@ -20,17 +22,6 @@ use crate::{
     payload::{Context, Outcome, Payload},
     reception::intake::{self, Arrival, Pair, Step},
 };
-
-/// Dirty marks: kinds and how their entities are written.
-pub mod dirty {
-    /// `userid U+001F external_userid`: `externalcontact/get` decides.
-    pub const PAIR: &str = "pair";
-    /// `external_userid U+001F taker` (taker may be empty): `transfer_result` decides.
-    pub const TRANSFER: &str = "transfer";
-    /// `userid`: `user/get` decides.
-    pub const MEMBER: &str = "member";
-    pub const SEPARATOR: char = '\u{1f}';
-}
 
 /// A pool that the roster does not have yet comes with the next comparison of pools.
 const HOMELESS_AGAIN_MS: u64 = 30_000;

@@ -30,8 +30,6 @@ use crate::{
 const TURN: usize = 50;
 const LEASE_MS: u64 = 60_000;
 const IDLE: Duration = Duration::from_millis(500);
-/// The second look, for reads that lagged.
-const PAIR_LATE: &str = "pair_late";
 /// Why a member was left out, when WeCom itself says that he cannot serve.
 const LEFT: &str = "left_or_not_visible";
 const DISABLED: &str = "disabled";
@@ -72,7 +70,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
 /// One round over all kinds; how many marks there were.
 pub async fn turn(app: &App, corp: &CorpApp) -> Result<usize, Error> {
     let mut marks = 0;
-    for kind in [dirty::PAIR, PAIR_LATE] {
+    for kind in [dirty::PAIR, dirty::PAIR_LATE] {
         for mark in corp.inbox.dirty_take(kind, None, TURN, LEASE_MS).await? {
             marks += 1;
             let read = match Pair::from_entity(&mark.entity) {
@@ -121,7 +119,7 @@ async fn done(
             .unwrap_or_default();
         if late > 0 {
             corp.inbox
-                .dirty_mark(PAIR_LATE, &mark.entity, app.now_ms() + late)
+                .dirty_mark(dirty::PAIR_LATE, &mark.entity, app.now_ms() + late)
                 .await?;
         }
     }

@@ -1,4 +1,6 @@
-//! What the console asks of the streams: the latest dead letters, and removing what names a person.
+//! What the console asks: the latest dead letters, and removing what names a person.
+
+use std::collections::BTreeSet;
 
 use redis::aio::ConnectionLike;
 
@@ -40,6 +42,47 @@ where
             deleted += self.scrub_stream(stream, &is_his).await?;
         }
         Ok(deleted)
+    }
+
+    /// Removes the marks and leases of every entity that `is_his` says yes to; answers how many entities. Whoever
+    /// holds such a lease reads once more and then finds it gone.
+    pub async fn dirty_forget(
+        &self,
+        kind: &str,
+        is_his: impl Fn(&str) -> bool,
+    ) -> Result<u64, Error> {
+        let mut connection = self.connection.clone();
+        let keys = [self.shared.keys.dirty(kind), self.shared.keys.taken(kind)];
+        let mut his = BTreeSet::new();
+        for key in &keys {
+            let mut cursor = 0_u64;
+            loop {
+                let (next, page): (u64, Vec<(String, f64)>) = redis::cmd("ZSCAN")
+                    .arg(key)
+                    .arg(cursor)
+                    .arg("COUNT")
+                    .arg(PAGE)
+                    .query_async(&mut connection)
+                    .await?;
+                let found = page.into_iter().map(|(entity, _)| entity);
+                his.extend(found.filter(|entity| is_his(entity)));
+                if next == 0 {
+                    break;
+                }
+                cursor = next;
+            }
+        }
+        if his.is_empty() {
+            return Ok(0);
+        }
+        // From both at once: a mark that is taken in between is then not missed.
+        let mut removal = redis::pipe();
+        removal.atomic();
+        for key in &keys {
+            removal.cmd("ZREM").arg(key).arg(&his).ignore();
+        }
+        removal.query_async::<()>(&mut connection).await?;
+        Ok(his.len() as u64)
     }
 
     async fn scrub_stream(

@@ -10,13 +10,13 @@ use wecom::event::{Body, Event};
 
 use super::{
     Api,
-    access::Admin,
+    access::{Admin, Ctx},
     docs::Refusals,
     extract::{Path, Query},
     problem::Problem,
     validate::Fields,
 };
-use crate::reception::intake::WECOM;
+use crate::{decide::dirty, reception::intake::WECOM};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(forget))
@@ -46,10 +46,12 @@ struct Forgotten {
     effects: u64,
     /// Deliveries in Redis, handled or not.
     stream_entries: u64,
+    /// Marks in Redis that WeCom was to be asked about him.
+    marks: u64,
 }
 
-/// Forgets a customer: deletes the mapping to his outside id and empties raw deliveries, effects and streams. Rows that
-/// refer to him stay, and mean nobody. Repeating it is harmless; should he come again, he is new.
+/// Forgets a customer: deletes the mapping to his outside id and empties raw deliveries, effects, streams and marks. Rows
+/// that refer to him stay, and mean nobody. Repeating it is harmless; should he come again, he is new.
 #[utoipa::path(delete, path = "/customers/{customer_id}", tag = "customers", operation_id = "forget_customer",
     params(("customer_id" = String, Path, description = "The outside id."), CustomerQuery),
     responses((status = 200, body = Forgotten), Refusals))]
@@ -70,6 +72,7 @@ async fn forget(
     };
     let stream_entries = ctx.corp.inbox.scrub(is_his).await?;
     ctx.caught_up().await?;
+    let marks = forget_marks(&ctx, kind, &id).await?;
     let trail = ctx.trail(None);
     let forgotten = ctx
         .app
@@ -82,6 +85,7 @@ async fn forget(
         "deliveries": forgotten.deliveries,
         "effects": forgotten.effects,
         "stream_entries": stream_entries,
+        "marks": marks,
     });
     // By the hash: the audit must not keep what was to be forgotten.
     ctx.audit(trail.record(
@@ -96,7 +100,19 @@ async fn forget(
         deliveries: forgotten.deliveries,
         effects: forgotten.effects,
         stream_entries,
+        marks,
     }))
+}
+
+async fn forget_marks(ctx: &Ctx, kind: &str, id: &str) -> Result<u64, Problem> {
+    let mut marks = 0;
+    if kind == WECOM {
+        for kind in dirty::OF_CUSTOMERS {
+            let is_his = |entity: &str| dirty::names(entity, id);
+            marks += ctx.corp.inbox.dirty_forget(kind, is_his).await?;
+        }
+    }
+    Ok(marks)
 }
 
 /// Whether a delivery is about this customer. One that cannot be read and has his id in it is taken for his.

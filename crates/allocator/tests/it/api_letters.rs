@@ -294,13 +294,35 @@ async fn a_customer_is_forgotten_everywhere() {
         )
         .await;
     let waiting = NewDelivery::new("main", world.app().now_ms(), added("wmGone", "again"));
-    world.corp_app().inbox.append(&[waiting]).await.unwrap();
+    let inbox = &world.corp_app().inbox;
+    inbox.append(&[waiting]).await.unwrap();
+    // To be read again at WeCom: marked, being read, a second look, a hint at a transfer; and others, who stay.
+    let (pair, hint) = ("zhangsan\u{1f}wmGone", "wmGone\u{1f}zhangsan");
+    inbox.dirty_mark("pair", pair, 0).await.unwrap();
+    inbox.dirty_take("pair", None, 10, 60_000).await.unwrap();
+    for (kind, entity) in [
+        ("pair", pair),
+        ("pair_late", pair),
+        ("transfer", hint),
+        ("pair", "zhangsan\u{1f}wmGone2"),
+        ("transfer", "wmStays\u{1f}zhangsan"),
+    ] {
+        inbox
+            .dirty_mark(kind, entity, u64::MAX >> 12)
+            .await
+            .unwrap();
+    }
     let forgotten = admin.delete("/customers/wmGone").await.ok();
     assert_eq!(
         (&forgotten["known"], &forgotten["deliveries"]),
         (&json!(true), &json!(1))
     );
     assert!(forgotten["stream_entries"].as_u64().unwrap() >= 1);
+    assert_eq!(forgotten["marks"], 3);
+    for (kind, waiting) in [("pair", 1), ("pair_late", 0), ("transfer", 1)] {
+        let left = inbox.dirty_count(kind).await.unwrap();
+        assert_eq!((left.waiting, left.taken), (waiting, 0), "{kind}");
+    }
     assert_eq!(
         admin.get(&format!("/deliveries/{}", ids[0])).await.ok()["body"],
         ""

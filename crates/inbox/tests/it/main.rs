@@ -9,6 +9,7 @@ mod cluster;
 mod crash;
 mod dead_replay;
 mod dirty_done;
+mod dirty_forget;
 mod dirty_take;
 mod fail;
 mod faults;
