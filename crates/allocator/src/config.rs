@@ -41,6 +41,7 @@ pub struct Config {
     pub card: Card,
     pub handover: Handover,
     pub audit: Audit,
+    pub retention: Retention,
     #[serde(default)]
     pub corps: BTreeMap<String, Corp>,
     #[serde(skip)]
@@ -161,6 +162,15 @@ pub struct Audit {
     pub period_ms: u64,
     /// Re-reads of a doubtful pair after its event, milliseconds.
     pub reread_ms: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retention {
+    /// Days after which raw deliveries and their outcomes are dropped, a whole day (UTC) at once; 0 keeps them for ever.
+    pub deliveries_days: u32,
+    /// Dead deliveries one corp's Redis holds; beyond it the oldest are in the ledger only.
+    pub dead_letters: u64,
 }
 
 /// One corp and the app that acts for it.
@@ -288,6 +298,11 @@ impl Config {
         }
         if self.inbox.batch == 0 || self.roster.writer_batch == 0 {
             return invalid("inbox.batch and roster.writer_batch must be at least 1");
+        }
+        if self.retention.deliveries_days == 1 {
+            return invalid(
+                "retention.deliveries_days must be 0 or at least 2: duplicates are known for a day, and replays need what they repeat",
+            );
         }
         if self.outbox.cards_per_minute > 30 {
             return invalid(

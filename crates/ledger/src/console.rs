@@ -71,7 +71,7 @@ impl Ledger {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Replayable {
     pub matched: u64,
-    /// Those that had no effect: without an outcome, or ignored.
+    /// Those that had no effect: without an outcome, ignored or discarded.
     pub replayable: u64,
 }
 
@@ -82,7 +82,7 @@ impl Deliveries {
         let query = work
             .query_once(
                 "SELECT count(*) AS matched,
-                    count(*) FILTER (WHERE o.outcome IS NULL OR o.outcome = 'ignored') AS replayable
+                    count(*) FILTER (WHERE o.outcome IS NULL OR o.outcome IN ('ignored', 'discarded')) AS replayable
                  FROM deliveries AS d LEFT JOIN delivery_outcomes AS o
                     ON o.corp_id = d.corp_id AND o.delivery = d.id AND o.received_at = d.received_at
                  WHERE d.corp_id = $1 AND d.scrubbed_at IS NULL

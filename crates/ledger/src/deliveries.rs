@@ -1,5 +1,7 @@
 //! Raw deliveries and what became of them. Recording and deciding run side by side; either may be first.
 
+mod retention;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use allocation::{AllocationId, CorpId, SubjectKey};
@@ -15,6 +17,8 @@ use crate::log_write::column;
 use crate::row::Columns;
 use crate::text::{clean, clean_option};
 use crate::times::{at, at_option};
+
+pub use retention::OldDay;
 
 const CHUNK: usize = 5_000;
 const LIST: &str = "deliveries";

@@ -51,7 +51,7 @@ pub use corps::{Confirmed, Corp, Corps, LogRow, Snapshot};
 pub use counters::Counter;
 pub use cursor::{Page, PageRequest};
 pub use customers::{Customers, Forgotten, KnownCustomer};
-pub use deliveries::{Deliveries, Delivery, DeliveryFilter, NewDelivery};
+pub use deliveries::{Deliveries, Delivery, DeliveryFilter, NewDelivery, OldDay};
 pub use error::Error;
 pub use idempotency::{Begun, Idempotency, IdempotencyKey, KeptAnswer};
 pub use log_write::{Conflict, LogWrite, Written};

@@ -5,8 +5,8 @@ use axum::{
     Json as Answer,
     response::{IntoResponse, Response},
 };
-use inbox::{DeadLetter, EntryId, Selection};
-use ledger::Role;
+use inbox::{DeadLetter, EntryId, Group, Selection};
+use ledger::{DeliveryOutcome, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -238,11 +238,10 @@ async fn discard_inbox(
     Json(wanted): Json<Discard>,
 ) -> Result<Answer<Counted>, Problem> {
     let ids = wanted.check::<EntryId>()?;
-    let found = ctx
-        .corp
-        .inbox
-        .dead_replay(&Selection::Ids(ids.clone()), true)
-        .await?;
+    let mut letters = Vec::new();
+    for id in &ids {
+        letters.extend(ctx.corp.inbox.dead_list(*id, *id, 1).await?);
+    }
     // Said before it is done: what is gone cannot be told any more.
     let before = json!({"ids": names(&ids)});
     let trail = ctx.trail(Some(wanted.reason));
@@ -253,11 +252,38 @@ async fn discard_inbox(
         None,
     ))
     .await?;
+    decided_by_hand(&ctx, &letters).await?;
     let changed = ctx.corp.inbox.dead_remove(&ids).await?;
     Ok(Answer(Counted {
-        matched: found.matched,
+        matched: letters.len() as u64,
         changed,
     }))
+}
+
+/// Nothing else will come of these: without an outcome their day would be kept for ever.
+async fn decided_by_hand(ctx: &Ctx, letters: &[DeadLetter]) -> Result<(), Problem> {
+    let deliveries = ctx.app.ledger.deliveries();
+    let given_up: Vec<(String, u64)> = letters
+        .iter()
+        .filter(|letter| letter.group == Group::Decide && letter.received_ms > 0)
+        .map(|letter| (letter.delivery.to_string(), letter.received_ms))
+        .collect();
+    let decided = deliveries.decided(ctx.id(), &given_up).await?;
+    let outcomes: Vec<DeliveryOutcome> = given_up
+        .into_iter()
+        .filter(|(delivery, _)| !decided.contains(delivery))
+        .map(|(delivery, received_ms)| DeliveryOutcome {
+            delivery,
+            received_ms,
+            outcome: work::DISCARDED.to_owned(),
+            reason: Some("dead_letter".to_owned()),
+            allocation: None,
+        })
+        .collect();
+    deliveries
+        .set_outcomes(ctx.id(), &outcomes, ctx.app.now_ms())
+        .await?;
+    Ok(())
 }
 
 pub(super) fn names<T: ToString>(ids: &[T]) -> Vec<String> {

@@ -51,7 +51,7 @@ struct DeliveryView {
     /// Why it could not be read.
     #[schema(required)]
     problem: Option<String>,
-    /// `decided`, `waiting`, `already`, `ignored`, `closed`, `advanced`, `reread`, …; null: under way.
+    /// `decided`, `waiting`, `already`, `ignored`, `closed`, `advanced`, `reread`, `discarded`, …; null: under way.
     #[schema(required)]
     outcome: Option<String>,
     #[schema(required)]

@@ -22,6 +22,9 @@ pub(super) const DELIVERIES: &str = "deliveries.replay";
 pub(super) const DEAD_DELIVERIES: &str = "dead_letters.replay_deliveries";
 pub(super) const DEAD_EFFECTS: &str = "dead_letters.replay_effects";
 
+/// Outcome of a dead delivery that a person gave up.
+pub(super) const DISCARDED: &str = "discarded";
+
 /// How often an idle worker looks.
 const IDLE: Duration = Duration::from_secs(1);
 /// Much longer than a batch takes.
@@ -318,13 +321,13 @@ impl Replay {
     }
 }
 
-/// It had no effect: nothing came of it yet, or it was ignored.
+/// It had no effect: nothing came of it yet, or it was ignored or discarded.
 pub(super) fn is_replayable(row: &Delivery) -> bool {
     row.scrubbed_ms.is_none()
         && row
             .outcome
             .as_deref()
-            .is_none_or(|outcome| outcome == "ignored")
+            .is_none_or(|outcome| matches!(outcome, "ignored" | DISCARDED))
 }
 
 /// As the inbox would have handed it over.

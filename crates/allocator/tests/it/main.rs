@@ -13,3 +13,4 @@ mod api_moves;
 mod api_people;
 mod api_presence;
 mod api_support;
+mod housekeeping;

@@ -18,6 +18,7 @@ mod migrations;
 mod outbox;
 mod outbox_lost;
 mod pooler;
+mod retention;
 mod setup;
 mod taken_back;
 mod transfers;
