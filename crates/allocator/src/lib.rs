@@ -20,6 +20,7 @@ pub mod permit;
 pub mod pipeline;
 pub mod reception;
 pub mod record;
+pub mod redis_setup;
 pub mod reread;
 pub mod run;
 pub mod tokens;

@@ -10,7 +10,7 @@ use crate::{
     app::{self, App},
     clock::{self, Clock},
     config::Config,
-    people, pipeline,
+    people, pipeline, redis_setup,
 };
 
 /// Why the program ended early.
@@ -77,6 +77,8 @@ pub async fn run_with(
         // Without channels every customer would go to the default pool.
         people::refresh(&app, corp).await?;
     }
+    // Not waited for: the program starts while Redis is away.
+    tokio::spawn(redis_setup::warn(Arc::clone(&app), stop.clone()));
     let loops = pipeline::start(&app, &stop);
     let served = serve(&app, listeners, metrics, &stop).await;
     stop.cancel();

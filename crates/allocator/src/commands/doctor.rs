@@ -1,8 +1,10 @@
 //! `allocator doctor`: everything that must be right before a campaign, each with how to mend it.
 
+mod redis;
+mod wecom;
+
 use std::{collections::HashMap, io::Write, process::ExitCode, time::Duration};
 
-use redis::InfoDict;
 use serde::Serialize;
 
 use crate::{
@@ -64,10 +66,10 @@ pub async fn run(
         Ok(app) => {
             checks.push(Check::new("postgres", Verdict::Ok, "answers", ""));
             checks.push(migrations(&app).await);
-            checks.extend(redis(&app).await);
+            checks.extend(redis::checks(&app.redis).await);
             for corp in app.corps.values() {
                 checks.push(state(&app, corp).await);
-                checks.extend(wecom(corp).await);
+                checks.extend(wecom::checks(corp).await);
             }
             if app.corps.is_empty() {
                 let mend = "add a [corps.ww…] table with agent_id and secret";
@@ -171,103 +173,6 @@ async fn migrations(app: &App) -> Check {
     }
 }
 
-/// Version, persistence and eviction: what the promises of the inbox and the roster stand on.
-async fn redis(app: &App) -> Vec<Check> {
-    let info: Result<InfoDict, _> = redis::cmd("INFO").query_async(&mut app.redis.clone()).await;
-    let info = match info {
-        Ok(info) => info,
-        Err(error) => {
-            let mend = "check redis.url and redis.mode, and that the server runs";
-            return vec![Check::new(
-                "redis",
-                Verdict::Failed,
-                error.to_string(),
-                mend,
-            )];
-        }
-    };
-    let text = |name: &str| info.get::<String>(name).unwrap_or_default();
-    let version = text("redis_version");
-    let major: u32 = version
-        .split('.')
-        .next()
-        .and_then(|major| major.parse().ok())
-        .unwrap_or_default();
-    let fits = if major >= 7 {
-        Verdict::Ok
-    } else {
-        Verdict::Failed
-    };
-    let mut checks = vec![Check::new(
-        "redis version",
-        fits,
-        version,
-        "Paidan needs Redis 7.0 or newer",
-    )];
-    let aof = if text("aof_enabled") == "1" {
-        Verdict::Ok
-    } else {
-        Verdict::Failed
-    };
-    let found = if aof == Verdict::Ok {
-        "on"
-    } else {
-        "off: a restart loses acknowledged callbacks"
-    };
-    checks.push(Check::new(
-        "redis AOF",
-        aof,
-        found,
-        "start Redis with --appendonly yes --appendfsync always",
-    ));
-    checks.push(
-        setting(
-            app,
-            "appendfsync",
-            "always",
-            "everysec loses up to a second of callbacks when the machine fails",
-        )
-        .await,
-    );
-    checks.push(
-        setting(
-            app,
-            "maxmemory-policy",
-            "noeviction",
-            "eviction can drop a lock or a dedupe key: set maxmemory-policy noeviction",
-        )
-        .await,
-    );
-    checks
-}
-
-async fn setting(app: &App, name: &str, wanted: &str, mend: &str) -> Check {
-    let answer: Result<HashMap<String, String>, _> = redis::cmd("CONFIG")
-        .arg("GET")
-        .arg(name)
-        .query_async(&mut app.redis.clone())
-        .await;
-    let label = format!("redis {name}");
-    match answer {
-        Ok(values) => match values.get(name) {
-            Some(value) if value == wanted => Check::new(label, Verdict::Ok, value.clone(), ""),
-            Some(value) => Check::new(label, Verdict::Warning, value.clone(), mend),
-            None => Check::new(
-                label,
-                Verdict::Warning,
-                "unknown",
-                "this server does not show it; check it by hand",
-            ),
-        },
-        Err(_) => Check::new(
-            label,
-            Verdict::Warning,
-            "may not be read",
-            "CONFIG GET is refused; check it by hand",
-        ),
-    }
-}
-
 /// Whether the corp is open, and where ledger and Redis stand.
 async fn state(app: &App, corp: &CorpApp) -> Check {
     let name = format!("state of {}", corp.id);
@@ -300,42 +205,6 @@ async fn state(app: &App, corp: &CorpApp) -> Check {
         found,
         mend,
     )
-}
-
-/// A token, the app's permission and the address WeCom sees.
-async fn wecom(corp: &CorpApp) -> Vec<Check> {
-    let mut checks = Vec::new();
-    let ips = corp.client.get_callback_ip().await;
-    let name = format!("WeCom token of {}", corp.id);
-    match &ips {
-        Ok(_) => checks.push(Check::new(name, Verdict::Ok, "works", "")),
-        Err(error) => {
-            let mend = match error.errcode() {
-                Some(40001 | 40013 | 40091) => {
-                    "corp id or secret is wrong: copy the app's own secret from the console"
-                }
-                Some(60020) => {
-                    "add this machine's address to the app's trusted IPs (企业可信IP); it takes a minute to act"
-                }
-                _ => "WeCom cannot be reached: check wecom.base_url, DNS and the firewall",
-            };
-            checks.push(Check::new(name, Verdict::Failed, error.to_string(), mend));
-            return checks;
-        }
-    }
-    let name = format!("customer contact of {}", corp.id);
-    checks.push(match corp.client.get_follow_user_list().await {
-        Ok(members) if members.is_empty() => {
-            let mend = "no member with customer contact (客户联系) is in the app's visible range (可见范围)";
-            Check::new(name, Verdict::Warning, "no members", mend)
-        }
-        Ok(members) => Check::new(name, Verdict::Ok, format!("{} members", members.len()), ""),
-        Err(error) => {
-            let mend = "list the app under 客户联系 → 可调用接口的应用, and check its visible range";
-            Check::new(name, Verdict::Failed, error.to_string(), mend)
-        }
-    });
-    checks
 }
 
 /// A callback address without parameters answers 400 when it is ours (and 404 when the endpoint is unknown).

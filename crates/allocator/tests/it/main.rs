@@ -14,3 +14,4 @@ mod api_people;
 mod api_presence;
 mod api_support;
 mod housekeeping;
+mod redis_setup;
