@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use serde_yaml_ng::Value;
@@ -50,10 +51,70 @@ fn redis_keeps_what_it_acknowledged_and_evicts_nothing() {
         ["--appendonly", "yes"],
         ["--appendfsync", "always"],
         ["--maxmemory-policy", "noeviction"],
+        // Refused, should the entrypoint not have mended it.
+        ["--aof-load-truncated", "no"],
     ] {
         assert!(command.windows(2).any(|words| words == pair), "{pair:?}");
     }
     assert_eq!(redis["volumes"][0].as_str(), Some("redis-data:/data"));
+}
+
+/// What runs before Redis, on a file that a crash left in the middle of a script call: the whole call is cut off, and
+/// Redis gets the arguments it would have got. Without a file it is just started.
+#[test]
+fn redis_starts_from_a_mended_file() {
+    let redis = &services()["redis"];
+    let entrypoint = words(&redis["entrypoint"]);
+    let [shell, "-c", script, name] = entrypoint[..] else {
+        panic!("{entrypoint:?}")
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let stub = folder.path().join("docker-entrypoint.sh");
+    std::fs::write(&stub, "#!/bin/sh\nprintf '<%s>' \"$@\"\n").unwrap();
+    std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let data = folder.path().to_str().unwrap();
+    let start = || {
+        let path = std::env::var("PATH").unwrap();
+        let script = script
+            .replace("$$", "$")
+            .replace("/data/", &format!("{data}/"));
+        let output = std::process::Command::new(shell)
+            .args(["-c", &script, name, "redis-server", "--save", "", "a b"])
+            .env("PATH", format!("{data}:{path}"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}");
+        text
+    };
+    let started = "<redis-server><--save><><a b>";
+    assert_eq!(start(), started);
+
+    let server = test_redis::Server::start(test_redis::Options {
+        appendonly: test_redis::AppendOnly::Always,
+        ..test_redis::Options::default()
+    });
+    let call = "for n = 1, 3 do redis.call('SET', n, ARGV[1]) end";
+    for n in ["1", "2"] {
+        server.cli(&["EVAL", call, "0", n]);
+    }
+    server.kill();
+    let kept = folder.path().join("appendonlydir");
+    std::fs::create_dir(&kept).unwrap();
+    for file in std::fs::read_dir(server.dir().join("appendonlydir")).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), kept.join(file.file_name())).unwrap();
+    }
+    let file = kept.join("appendonly.aof.1.incr.aof");
+    let whole = std::fs::read(&file).unwrap();
+    let begins = |at: &usize| whole[*at..].starts_with(b"*1\r\n$5\r\nMULTI\r\n");
+    let second = (0..whole.len()).rfind(begins).unwrap();
+    std::fs::write(&file, &whole[..whole.len() - 20]).unwrap();
+    assert!(start().ends_with(started));
+    assert_eq!(std::fs::read(&file).unwrap(), whole[..second]);
+    // What is in order is left alone.
+    assert!(start().ends_with(started));
+    assert_eq!(std::fs::read(&file).unwrap(), whole[..second]);
 }
 
 #[test]

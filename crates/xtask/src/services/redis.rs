@@ -60,7 +60,10 @@ fn spec(program: &Path, folder: &Path, data: &Path, port: u16, keep: Keep) -> Sp
         .args(["--save", "", "--maxmemory-policy", "noeviction"]);
     match keep {
         Keep::Nothing => spec.args(["--appendonly", "no"]),
-        Keep::Everything => spec.args(["--appendonly", "yes", "--appendfsync", "always"]),
+        // A file that was not mended is refused.
+        Keep::Everything => spec
+            .args(["--appendonly", "yes", "--appendfsync", "always"])
+            .args(["--aof-load-truncated", "no"]),
     }
 }
 
@@ -121,4 +124,91 @@ fn process_id_at(port: u16) -> Option<u32> {
         .lines()
         .find_map(|line| line.strip_prefix("process_id:"))?;
     line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three writes: Redis puts MULTI before them and EXEC behind.
+    const CALL: &str =
+        "for _, key in ipairs({'a', 'b', 'c'}) do redis.call('SET', key, ARGV[1]) end";
+    const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
+    const FILE: &str = "redis/appendonlydir/appendonly.aof.1.incr.aof";
+
+    fn connection(redis: &Redis) -> redis::Connection {
+        let client = redis::Client::open(redis.url()).unwrap();
+        client.get_connection().unwrap()
+    }
+
+    fn call(redis: &Redis, value: u8) {
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(CALL).arg(0).arg(value);
+        eval.exec(&mut connection(redis)).unwrap();
+    }
+
+    fn seen(redis: &Redis) -> Vec<u8> {
+        let mut get = redis::cmd("MGET");
+        get.arg(&["a", "b", "c"]);
+        get.query(&mut connection(redis)).unwrap()
+    }
+
+    /// The file of a Redis that did the call with 1 and then with 2, and where the second call begins in it.
+    fn two_calls(folder: &Path) -> (Vec<u8>, usize) {
+        let redis = Redis::start(folder, Keep::Everything, None).unwrap();
+        call(&redis, 1);
+        call(&redis, 2);
+        drop(redis);
+        let whole = std::fs::read(folder.join(FILE)).unwrap();
+        let begins = |at: &usize| whole[*at..].starts_with(MULTI);
+        let second = (0..whole.len()).rfind(begins).unwrap();
+        (whole, second)
+    }
+
+    /// Wherever the crash cut it, and however often Redis is started after that.
+    #[test]
+    fn a_call_comes_back_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let (whole, second) = two_calls(folder.path());
+        let cuts = (second + 1..whole.len()).step_by(11);
+        for end in cuts.chain([whole.len()]) {
+            std::fs::write(folder.path().join(FILE), &whole[..end]).unwrap();
+            let redis = Redis::start(folder.path(), Keep::Everything, None).unwrap();
+            let expected = if end == whole.len() { 2 } else { 1 };
+            assert_eq!(seen(&redis), [expected; 3], "cut at {end}");
+            // A MULTI that was left open would swallow this, or run the half before it, at the next start.
+            call(&redis, 3);
+            drop(redis);
+            let redis = Redis::start(folder.path(), Keep::Everything, None).unwrap();
+            assert_eq!(seen(&redis), [3; 3], "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_not_mended_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (whole, second) = two_calls(folder.path());
+        // Behind the first of the three writes: every command in it is complete.
+        let third = whole[second..].windows(4).enumerate();
+        let writes: Vec<usize> = third
+            .filter(|(_, at)| at == b"*3\r\n")
+            .map(|(at, _)| at)
+            .collect();
+        std::fs::write(folder.path().join(FILE), &whole[..second + writes[1]]).unwrap();
+        let (program, data) = (find("redis-server").unwrap(), folder.path().join("redis"));
+        let port = crate::ports::free().unwrap();
+        let started = spec(&program, folder.path(), &data, port, Keep::Everything);
+        let mut process = Process::start(started).unwrap();
+        let pid = process.id();
+        let refused = process
+            .wait_until(START_LIMIT, || process_id_at(port) == Some(pid))
+            .unwrap_err()
+            .to_string();
+        assert!(refused.contains("redis-check-aof --fix"), "{refused}");
+        mend(&data).unwrap();
+        assert_eq!(
+            std::fs::read(folder.path().join(FILE)).unwrap(),
+            whole[..second]
+        );
+    }
 }
