@@ -182,10 +182,7 @@ fn row(request: &Request, member: Option<&MemberId>, context: &Context) -> NewAl
             external_id: Some(context.subject_id.clone()).filter(|id| !id.is_empty()),
         },
         member: member.cloned(),
-        giver: request
-            .holder
-            .clone()
-            .filter(|holder| Some(holder) != member),
+        giver: request.holder.clone(),
         channel: context
             .channel
             .clone()
@@ -256,17 +253,17 @@ fn card(
 
 /// A waiting customer found a member.
 fn assigned_late(at_ms: u64, woken: &Woken, changes: &mut Vec<Change>) {
-    let giver = woken
-        .holder
-        .clone()
-        .filter(|holder| *holder != woken.member);
     changes.push(Change::Assigned {
         allocation: woken.allocation,
         member: woken.member.clone(),
-        giver: giver.clone(),
+        giver: woken.holder.clone(),
         epoch: None,
     });
-    match &giver {
+    let giver = woken
+        .holder
+        .as_ref()
+        .filter(|holder| **holder != woken.member);
+    match giver {
         Some(giver) => {
             handover::rules::plan(
                 at_ms,
@@ -342,18 +339,17 @@ fn moved(
     payload: &Payload,
     changes: &mut Vec<Change>,
 ) {
-    let giver = payload
+    let holder = payload
         .giver
         .clone()
-        .and_then(|giver| MemberId::new(giver).ok())
-        .filter(|giver| giver != member);
+        .and_then(|holder| MemberId::new(holder).ok());
     changes.push(Change::Assigned {
         allocation: reassignment.allocation,
         member: member.clone(),
-        giver: giver.clone(),
+        giver: holder.clone(),
         epoch: Some(epoch),
     });
-    match &giver {
+    match holder.as_ref().filter(|holder| *holder != member) {
         Some(giver) => handover::rules::plan(
             at_ms,
             reassignment.allocation,
