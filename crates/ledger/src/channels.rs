@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
 
 use crate::Error;
-use crate::audit::{Trail, write};
+use crate::audit::Trail;
+use crate::configured::{self, Configured, Found};
 use crate::connection::{Db, Work};
 use crate::cursor::{Page, PageRequest, Window};
-use crate::error::retry;
 use crate::log_write::column;
 use crate::put::{Deleted, Precondition, Put};
 use crate::row::Columns;
@@ -60,27 +60,6 @@ pub enum ChannelRefused {
         state: String,
         channel: ChannelId,
     },
-}
-
-impl Channel {
-    /// As the audit shows it.
-    fn json(&self) -> Value {
-        json!({
-            "name": self.name,
-            "pool": self.pool,
-            "states": self.states,
-            "welcome": self.welcome,
-            "card": self.card,
-        })
-    }
-
-    fn is(&self, new: &NewChannel) -> bool {
-        self.name == new.name
-            && self.pool == new.pool
-            && self.states == new.states
-            && self.welcome == new.welcome
-            && self.card == new.card
-    }
 }
 
 macro_rules! select {
@@ -157,40 +136,112 @@ impl Channels {
         precondition: Precondition,
         trail: &Trail,
     ) -> Result<Put<Channel, ChannelRefused>, Error> {
-        loop {
-            let put = retry(|| self.try_put(corp, id, new, precondition, trail)).await?;
-            if let Some(put) = put {
-                return Ok(put);
-            }
-        }
+        configured::put(&self.db, corp, id, new, precondition, trail).await
     }
 
-    /// None: somebody else has just made the same row.
-    async fn try_put(
+    /// Its States lead nowhere afterwards, that is to the corp's default pool.
+    pub async fn delete(
         &self,
         corp: &CorpId,
         id: &ChannelId,
-        new: &NewChannel,
         precondition: Precondition,
         trail: &Trail,
-    ) -> Result<Option<Put<Channel, ChannelRefused>>, Error> {
-        let mut work = self.db.transaction().await?;
-        let found = lock(&mut work, corp, id).await?;
-        let before = found.as_ref().filter(|found| !found.deleted);
-        let before = before.map(|found| found.channel.clone());
-        if !precondition.holds(before.as_ref().map(|channel| channel.version)) {
-            work.roll_back().await?;
-            return Ok(Some(Put::Stale(before)));
+    ) -> Result<Deleted<Channel, std::convert::Infallible>, Error> {
+        configured::delete(&self.db, corp, id, precondition, trail).await
+    }
+}
+
+impl Configured for Channel {
+    type Id = ChannelId;
+    type New = NewChannel;
+    type Misfit = ChannelRefused;
+    type Use = std::convert::Infallible;
+    const KIND: &'static str = "channel";
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "name": self.name,
+            "pool": self.pool,
+            "states": self.states,
+            "welcome": self.welcome,
+            "card": self.card,
+        })
+    }
+
+    fn is(&self, new: &NewChannel) -> bool {
+        self.name == new.name
+            && self.pool == new.pool
+            && self.states == new.states
+            && self.welcome == new.welcome
+            && self.card == new.card
+    }
+
+    async fn lock(
+        work: &mut Work,
+        corp: &CorpId,
+        id: &ChannelId,
+    ) -> Result<Option<Found<Channel>>, Error> {
+        let query = work
+            .query(select!("AND c.channel_id = $2 FOR UPDATE"))
+            .bind(corp.as_str())
+            .bind(id.as_str().to_owned());
+        let Some(row) = work.fetch_optional(query).await? else {
+            return Ok(None);
+        };
+        let deleted = row.ms_option("deleted_at")?.is_some();
+        let channels = with_states(work, corp, std::slice::from_ref(&row)).await?;
+        let channel = channels.into_iter().next();
+        Ok(channel.map(|row| Found { row, deleted }))
+    }
+
+    /// What of the wish does not fit: the pool must be there, the States nobody else's. The pool stays while the
+    /// transaction lasts.
+    async fn misfit(
+        work: &mut Work,
+        corp: &CorpId,
+        id: &ChannelId,
+        new: &NewChannel,
+    ) -> Result<Option<ChannelRefused>, Error> {
+        let query = work
+            .query("SELECT FROM pools WHERE corp_id = $1 AND pool_id = $2 AND deleted_at IS NULL FOR SHARE")
+            .bind(corp.as_str())
+            .bind(new.pool.as_str().to_owned());
+        if work.fetch_optional(query).await?.is_none() {
+            return Ok(Some(ChannelRefused::NoPool));
         }
-        if let Some(refused) = misfit(&mut work, corp, id, new).await? {
-            work.roll_back().await?;
-            return Ok(Some(Put::Refused(refused)));
-        }
-        if let Some(same) = before.as_ref().filter(|before| before.is(new)) {
-            let same = same.clone();
-            work.roll_back().await?;
-            return Ok(Some(Put::Same(same)));
-        }
+        let query = work
+            .query(
+                "SELECT s.state, s.channel_id FROM channel_states AS s
+                 JOIN channels AS c ON c.corp_id = s.corp_id AND c.channel_id = s.channel_id
+                 WHERE s.corp_id = $1 AND s.state = ANY($2) AND s.channel_id <> $3 AND c.deleted_at IS NULL
+                 ORDER BY s.state LIMIT 1",
+            )
+            .bind(corp.as_str())
+            .bind(new.states.clone())
+            .bind(id.as_str().to_owned());
+        let taken = work.fetch_optional(query).await?;
+        taken
+            .map(|row| {
+                Ok(ChannelRefused::StateTaken {
+                    state: row.value("state")?,
+                    channel: row.parsed("channel_id")?,
+                })
+            })
+            .transpose()
+    }
+
+    async fn save(
+        work: &mut Work,
+        corp: &CorpId,
+        id: &ChannelId,
+        new: &NewChannel,
+        found: Option<&Found<Channel>>,
+        now_ms: u64,
+    ) -> Result<bool, Error> {
         let query = work
             .query(
                 "INSERT INTO channels AS c
@@ -207,106 +258,37 @@ impl Channels {
             .bind(new.pool.as_str().to_owned())
             .bind(new.welcome.as_ref().map(clean_json))
             .bind(new.card)
-            .bind(at(trail.now_ms))
+            .bind(at(now_ms))
             .bind(found.is_some());
-        if work.execute(query).await? == 0
-            || !save_states(&mut work, corp, id, &new.states, trail.now_ms).await?
-        {
-            work.roll_back().await?;
-            return Ok(None);
-        }
-        let after = lock(&mut work, corp, id).await?.map(|found| found.channel);
-        let after = after.ok_or_else(|| Error::unreadable("channel", "it is gone"))?;
-        let record = trail.record(
-            "channel.put",
-            format!("channels/{id}"),
-            before.as_ref().map(Channel::json),
-            Some(after.json()),
-        );
-        write(&mut work, corp, &[&record]).await?;
-        work.commit().await?;
-        Ok(Some(match before {
-            Some(_) => Put::Changed(after),
-            None => Put::Created(after),
-        }))
+        Ok(work.execute(query).await? > 0
+            && save_states(work, corp, id, &new.states, now_ms).await?)
     }
 
-    /// Its States lead nowhere afterwards, that is to the corp's default pool.
-    pub async fn delete(
-        &self,
+    async fn in_use(
+        _: &mut Work,
+        _: &CorpId,
+        _: &ChannelId,
+    ) -> Result<Option<std::convert::Infallible>, Error> {
+        Ok(None)
+    }
+
+    async fn remove(
+        work: &mut Work,
         corp: &CorpId,
         id: &ChannelId,
-        precondition: Precondition,
-        trail: &Trail,
-    ) -> Result<Deleted<Channel, std::convert::Infallible>, Error> {
-        retry(|| async {
-            let mut work = self.db.transaction().await?;
-            let found = lock(&mut work, corp, id).await?;
-            let Some(Found {
-                channel: before,
-                deleted: false,
-            }) = found
-            else {
-                work.roll_back().await?;
-                return Ok(Deleted::Absent);
-            };
-            if !precondition.holds(Some(before.version)) {
-                work.roll_back().await?;
-                return Ok(Deleted::Stale(before));
-            }
-            let query = work
-                .query(
-                    "UPDATE channels SET deleted_at = $3, updated_at = $3, version = version + 1
-                     WHERE corp_id = $1 AND channel_id = $2",
-                )
-                .bind(corp.as_str())
-                .bind(id.as_str().to_owned())
-                .bind(at(trail.now_ms));
-            work.execute(query).await?;
-            let entity = format!("channels/{id}");
-            let record = trail.record("channel.delete", entity, Some(before.json()), None);
-            write(&mut work, corp, &[&record]).await?;
-            work.commit().await?;
-            Ok(Deleted::Deleted(before))
-        })
-        .await
+        now_ms: u64,
+    ) -> Result<(), Error> {
+        let query = work
+            .query(
+                "UPDATE channels SET deleted_at = $3, updated_at = $3, version = version + 1
+                 WHERE corp_id = $1 AND channel_id = $2",
+            )
+            .bind(corp.as_str())
+            .bind(id.as_str().to_owned())
+            .bind(at(now_ms));
+        work.execute(query).await?;
+        Ok(())
     }
-}
-
-/// What of the wish does not fit: the pool must be there, the States nobody else's. The pool stays while the
-/// transaction lasts.
-async fn misfit(
-    work: &mut Work,
-    corp: &CorpId,
-    id: &ChannelId,
-    new: &NewChannel,
-) -> Result<Option<ChannelRefused>, Error> {
-    let query = work
-        .query("SELECT FROM pools WHERE corp_id = $1 AND pool_id = $2 AND deleted_at IS NULL FOR SHARE")
-        .bind(corp.as_str())
-        .bind(new.pool.as_str().to_owned());
-    if work.fetch_optional(query).await?.is_none() {
-        return Ok(Some(ChannelRefused::NoPool));
-    }
-    let query = work
-        .query(
-            "SELECT s.state, s.channel_id FROM channel_states AS s
-             JOIN channels AS c ON c.corp_id = s.corp_id AND c.channel_id = s.channel_id
-             WHERE s.corp_id = $1 AND s.state = ANY($2) AND s.channel_id <> $3 AND c.deleted_at IS NULL
-             ORDER BY s.state LIMIT 1",
-        )
-        .bind(corp.as_str())
-        .bind(new.states.clone())
-        .bind(id.as_str().to_owned());
-    let taken = work.fetch_optional(query).await?;
-    taken
-        .map(|row| {
-            Ok(ChannelRefused::StateTaken {
-                state: row.value("state")?,
-                channel: row.parsed("channel_id")?,
-            })
-        })
-        .transpose()
 }
 
 /// False: another channel took one of them in the meantime.
@@ -345,28 +327,6 @@ async fn save_states(
         .bind(column(&placed, |(_, position)| *position))
         .bind(at(now_ms));
     Ok(work.execute(query).await? == placed.len() as u64)
-}
-
-#[derive(Debug)]
-struct Found {
-    channel: Channel,
-    deleted: bool,
-}
-
-async fn lock(work: &mut Work, corp: &CorpId, id: &ChannelId) -> Result<Option<Found>, Error> {
-    let query = work
-        .query(select!("AND c.channel_id = $2 FOR UPDATE"))
-        .bind(corp.as_str())
-        .bind(id.as_str().to_owned());
-    let Some(row) = work.fetch_optional(query).await? else {
-        return Ok(None);
-    };
-    let deleted = row.ms_option("deleted_at")?.is_some();
-    let channels = with_states(work, corp, std::slice::from_ref(&row)).await?;
-    Ok(channels
-        .into_iter()
-        .next()
-        .map(|channel| Found { channel, deleted }))
 }
 
 async fn with_states(

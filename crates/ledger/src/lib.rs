@@ -13,6 +13,7 @@ mod audit;
 mod budget_blocks;
 mod change;
 mod channels;
+mod configured;
 mod connection;
 mod console;
 mod corps;

@@ -4,10 +4,10 @@ use allocation::{ChannelId, CorpId, MemberId, PoolId, Reason, Strategy, Weight};
 use serde_json::{Value, json};
 
 use crate::Error;
-use crate::audit::{Trail, write};
-use crate::connection::Db;
+use crate::audit::Trail;
+use crate::configured::{self, Configured, Found};
+use crate::connection::{Db, Work};
 use crate::cursor::{Page, PageRequest, Window};
-use crate::error::retry;
 use crate::log_write::column;
 use crate::members;
 use crate::put::{Deleted, Precondition, Put};
@@ -16,7 +16,7 @@ use crate::times::at;
 
 mod rows;
 
-use rows::{Found, lock, read, save, save_members, with_members};
+use rows::{lock, read, save, save_members, with_members};
 
 const LIST: &str = "pools";
 
@@ -56,34 +56,21 @@ pub struct NewPool {
     pub members: Vec<(MemberId, Weight)>,
 }
 
+impl NewPool {
+    /// The members in the order of their keys: whoever locks several rows does it in this order.
+    fn sorted(&self) -> Vec<(MemberId, Weight)> {
+        let mut members = self.members.clone();
+        members.sort();
+        members
+    }
+}
+
 /// What Redis is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolVersion {
     pub id: PoolId,
     pub version: u64,
     pub deleted: bool,
-}
-
-impl Pool {
-    /// As the audit shows it.
-    fn json(&self) -> Value {
-        let members = self.members.iter();
-        let members =
-            members.map(|member| json!({"member": member.userid, "weight": member.weight}));
-        json!({
-            "name": self.name,
-            "strategy": self.strategy,
-            "load_window_seconds": self.load_window_seconds,
-            "members": members.collect::<Value>(),
-        })
-    }
-
-    fn weights(&self) -> Vec<(MemberId, Weight)> {
-        let members = self.members.iter();
-        members
-            .map(|member| (member.member.clone(), member.weight))
-            .collect()
-    }
 }
 
 macro_rules! select {
@@ -177,81 +164,7 @@ impl Pools {
         precondition: Precondition,
         trail: &Trail,
     ) -> Result<Put<Pool, Vec<MemberId>>, Error> {
-        loop {
-            let put = retry(|| self.try_put(corp, id, new, precondition, trail)).await?;
-            if let Some(put) = put {
-                return Ok(put);
-            }
-        }
-    }
-
-    /// None: somebody else has just made the row.
-    async fn try_put(
-        &self,
-        corp: &CorpId,
-        id: &PoolId,
-        new: &NewPool,
-        precondition: Precondition,
-        trail: &Trail,
-    ) -> Result<Option<Put<Pool, Vec<MemberId>>>, Error> {
-        let mut work = self.db.transaction().await?;
-        let found = lock(&mut work, corp, id).await?;
-        let before = found.as_ref().filter(|found| !found.deleted);
-        let before = before.map(|found| found.pool.clone());
-        if !precondition.holds(before.as_ref().map(|pool| pool.version)) {
-            work.roll_back().await?;
-            return Ok(Some(Put::Stale(before)));
-        }
-        let mut wanted = new.members.clone();
-        wanted.sort();
-        let ids = column(&wanted, |(member, _)| member.clone());
-        let unknown = members::unknown(&mut work, corp, &ids).await?;
-        if !unknown.is_empty() {
-            work.roll_back().await?;
-            return Ok(Some(Put::Refused(unknown)));
-        }
-        if let Some(before) = &before
-            && before.name == new.name
-            && before.strategy == new.strategy
-            && before.load_window_seconds == new.load_window_seconds
-            && before.weights() == wanted
-        {
-            let before = before.clone();
-            work.roll_back().await?;
-            return Ok(Some(Put::Same(before)));
-        }
-        // The version of a deleted pool goes on: Redis refuses an older one.
-        let version = found.as_ref().map_or(1, |found| found.pool.version + 1);
-        if !save(
-            &mut work,
-            corp,
-            id,
-            new,
-            version,
-            found.is_some(),
-            before.is_some(),
-            trail,
-        )
-        .await?
-        {
-            work.roll_back().await?;
-            return Ok(None);
-        }
-        save_members(&mut work, corp, id, &wanted).await?;
-        let after = lock(&mut work, corp, id).await?.map(|found| found.pool);
-        let after = after.ok_or_else(|| Error::unreadable("pool", "it is gone"))?;
-        let record = trail.record(
-            "pool.put",
-            format!("pools/{id}"),
-            before.as_ref().map(Pool::json),
-            Some(after.json()),
-        );
-        write(&mut work, corp, &[&record]).await?;
-        work.commit().await?;
-        Ok(Some(match before {
-            Some(_) => Put::Changed(after),
-            None => Put::Created(after),
-        }))
+        configured::put(&self.db, corp, id, new, precondition, trail).await
     }
 
     /// Refused: the channels that lead to it.
@@ -262,30 +175,83 @@ impl Pools {
         precondition: Precondition,
         trail: &Trail,
     ) -> Result<Deleted<Pool, Vec<ChannelId>>, Error> {
-        retry(|| self.try_delete(corp, id, precondition, trail)).await
+        configured::delete(&self.db, corp, id, precondition, trail).await
+    }
+}
+
+impl Configured for Pool {
+    type Id = PoolId;
+    type New = NewPool;
+    type Misfit = Vec<MemberId>;
+    type Use = Vec<ChannelId>;
+    const KIND: &'static str = "pool";
+
+    fn version(&self) -> u64 {
+        self.version
     }
 
-    async fn try_delete(
-        &self,
+    fn json(&self) -> Value {
+        let members = self.members.iter();
+        let members =
+            members.map(|member| json!({"member": member.userid, "weight": member.weight}));
+        json!({
+            "name": self.name,
+            "strategy": self.strategy,
+            "load_window_seconds": self.load_window_seconds,
+            "members": members.collect::<Value>(),
+        })
+    }
+
+    fn is(&self, new: &NewPool) -> bool {
+        let members = self.members.iter();
+        self.name == new.name
+            && self.strategy == new.strategy
+            && self.load_window_seconds == new.load_window_seconds
+            && members.map(|place| (&place.member, place.weight)).eq(new
+                .sorted()
+                .iter()
+                .map(|(member, weight)| (member, *weight)))
+    }
+
+    async fn lock(
+        work: &mut Work,
         corp: &CorpId,
         id: &PoolId,
-        precondition: Precondition,
-        trail: &Trail,
-    ) -> Result<Deleted<Pool, Vec<ChannelId>>, Error> {
-        let mut work = self.db.transaction().await?;
-        let found = lock(&mut work, corp, id).await?;
-        let Some(Found {
-            pool: before,
-            deleted: false,
-        }) = found
-        else {
-            work.roll_back().await?;
-            return Ok(Deleted::Absent);
-        };
-        if !precondition.holds(Some(before.version)) {
-            work.roll_back().await?;
-            return Ok(Deleted::Stale(before));
+    ) -> Result<Option<Found<Pool>>, Error> {
+        lock(work, corp, id).await
+    }
+
+    async fn misfit(
+        work: &mut Work,
+        corp: &CorpId,
+        _: &PoolId,
+        new: &NewPool,
+    ) -> Result<Option<Vec<MemberId>>, Error> {
+        let ids = column(&new.sorted(), |(member, _)| member.clone());
+        let unknown = members::unknown(work, corp, &ids).await?;
+        Ok(Some(unknown).filter(|unknown| !unknown.is_empty()))
+    }
+
+    async fn save(
+        work: &mut Work,
+        corp: &CorpId,
+        id: &PoolId,
+        new: &NewPool,
+        found: Option<&Found<Pool>>,
+        now_ms: u64,
+    ) -> Result<bool, Error> {
+        if !save(work, corp, id, new, found, now_ms).await? {
+            return Ok(false);
         }
+        save_members(work, corp, id, &new.sorted()).await?;
+        Ok(true)
+    }
+
+    async fn in_use(
+        work: &mut Work,
+        corp: &CorpId,
+        id: &PoolId,
+    ) -> Result<Option<Vec<ChannelId>>, Error> {
         let query = work
             .query(
                 "SELECT channel_id FROM channels WHERE corp_id = $1 AND pool_id = $2 AND deleted_at IS NULL
@@ -294,12 +260,13 @@ impl Pools {
             .bind(corp.as_str())
             .bind(id.as_str().to_owned());
         let rows = work.fetch_all(query).await?;
-        if !rows.is_empty() {
-            work.roll_back().await?;
-            let channels = rows.iter().map(|row| row.parsed("channel_id"));
-            return Ok(Deleted::Refused(channels.collect::<Result<_, _>>()?));
-        }
-        save_members(&mut work, corp, id, &[]).await?;
+        let channels = rows.iter().map(|row| row.parsed("channel_id"));
+        let channels = channels.collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(channels).filter(|channels| !channels.is_empty()))
+    }
+
+    async fn remove(work: &mut Work, corp: &CorpId, id: &PoolId, now_ms: u64) -> Result<(), Error> {
+        save_members(work, corp, id, &[]).await?;
         let query = work
             .query(
                 "UPDATE pools SET deleted_at = $3, updated_at = $3, version = version + 1
@@ -307,16 +274,8 @@ impl Pools {
             )
             .bind(corp.as_str())
             .bind(id.as_str().to_owned())
-            .bind(at(trail.now_ms));
+            .bind(at(now_ms));
         work.execute(query).await?;
-        let record = trail.record(
-            "pool.delete",
-            format!("pools/{id}"),
-            Some(before.json()),
-            None,
-        );
-        write(&mut work, corp, &[&record]).await?;
-        work.commit().await?;
-        Ok(Deleted::Deleted(before))
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use allocation::{ChannelId, PoolId};
 use axum::http::StatusCode;
-use ledger::{Channel, ChannelRefused, Deleted, NewChannel, Put};
+use ledger::{Channel, ChannelRefused, NewChannel};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -149,33 +149,26 @@ async fn put(
 ) -> Result<Versioned<ChannelView>, Problem> {
     let id = path.id()?;
     let new = check(&wanted)?;
-    match ctx
+    let put = ctx
         .app
         .ledger
         .channels()
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
-        .await?
-    {
-        Put::Created(channel) => {
-            refresh(&ctx).await;
-            Ok(Versioned::created(channel.version, channel.into()))
-        }
-        Put::Changed(channel) | Put::Same(channel) => {
-            refresh(&ctx).await;
-            Ok(Versioned::ok(channel.version, channel.into()))
-        }
-        Put::Stale(channel) => Err(etag::stale(channel.map(|channel| channel.version))),
-        Put::Refused(ChannelRefused::NoPool) => Err(Problem::field(
+        .await?;
+    let answer = etag::put(put, version, |refused| match refused {
+        ChannelRefused::NoPool => Problem::field(
             "/pool",
             "unknown_pool",
             format!("there is no pool {}", wanted.pool),
-        )),
-        Put::Refused(ChannelRefused::StateTaken { state, channel }) => {
+        ),
+        ChannelRefused::StateTaken { state, channel } => {
             let detail = format!("The State {state} leads to the channel {channel}.");
-            Err(Problem::conflict("state_taken", detail)
-                .with_current(json!({"state": state, "channel": channel})))
+            Problem::conflict("state_taken", detail)
+                .with_current(json!({"state": state, "channel": channel}))
         }
-    }
+    })?;
+    refresh(&ctx).await;
+    Ok(answer)
 }
 
 /// Removes a channel. Its States lead to the corp's default pool from then on.
@@ -188,21 +181,19 @@ async fn delete(
     Path(path): Path<ChannelPath>,
     Condition(condition): Condition,
 ) -> Result<StatusCode, Problem> {
-    match ctx
+    let deleted = ctx
         .app
         .ledger
         .channels()
         .delete(ctx.id(), &path.id()?, condition, &ctx.trail(None))
-        .await?
-    {
-        Deleted::Deleted(_) => {
-            refresh(&ctx).await;
-            Ok(StatusCode::NO_CONTENT)
-        }
-        Deleted::Absent => Err(Problem::not_found("channel")),
-        Deleted::Stale(channel) => Err(etag::stale(Some(channel.version))),
-        Deleted::Refused(never) => match never {},
-    }
+        .await?;
+    let gone = etag::deleted(deleted, "channel", version, |never| match never {})?;
+    refresh(&ctx).await;
+    Ok(gone)
+}
+
+fn version(channel: &Channel) -> u64 {
+    channel.version
 }
 
 #[derive(Debug, Deserialize)]

@@ -5,7 +5,7 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
-use ledger::Precondition;
+use ledger::{Deleted, Precondition, Put};
 use serde::Serialize;
 use serde_json::json;
 
@@ -93,8 +93,37 @@ impl<T: Serialize> IntoResponse for Versioned<T> {
     }
 }
 
+/// What a PUT came to, as an answer: 201 if it made something, 412 if the condition did not hold.
+pub(super) fn put<T: Into<V>, V, R>(
+    put: Put<T, R>,
+    version: fn(&T) -> u64,
+    refused: impl FnOnce(R) -> Problem,
+) -> Result<Versioned<V>, Problem> {
+    match put {
+        Put::Created(row) => Ok(Versioned::created(version(&row), row.into())),
+        Put::Changed(row) | Put::Same(row) => Ok(Versioned::ok(version(&row), row.into())),
+        Put::Stale(row) => Err(stale(row.as_ref().map(version))),
+        Put::Refused(why) => Err(refused(why)),
+    }
+}
+
+/// The same for a DELETE of a `what`.
+pub(super) fn deleted<T, R>(
+    deleted: Deleted<T, R>,
+    what: &'static str,
+    version: fn(&T) -> u64,
+    refused: impl FnOnce(R) -> Problem,
+) -> Result<StatusCode, Problem> {
+    match deleted {
+        Deleted::Deleted(_) => Ok(StatusCode::NO_CONTENT),
+        Deleted::Absent => Err(Problem::not_found(what)),
+        Deleted::Stale(row) => Err(stale(Some(version(&row)))),
+        Deleted::Refused(why) => Err(refused(why)),
+    }
+}
+
 /// The condition does not hold; `version` is what is there.
-pub(super) fn stale(version: Option<u64>) -> Problem {
+fn stale(version: Option<u64>) -> Problem {
     let detail = match version {
         Some(version) => format!(
             "It is at version {version} now. Read it again and repeat your change with its ETag."

@@ -1,7 +1,7 @@
 //! Members: people who can be given customers.
 
 use allocation::{MemberId, PoolId, Reason, model::MemberView as State};
-use ledger::{Member, MemberFilter, NewMember, Put};
+use ledger::{Member, MemberFilter, NewMember};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -167,20 +167,14 @@ async fn put(
         .members()
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
         .await?;
-    let (member, created) = match put {
-        Put::Created(member) => (member, true),
-        Put::Changed(member) | Put::Same(member) => (member, false),
-        Put::Stale(member) => return Err(etag::stale(member.map(|member| member.version))),
-        Put::Refused(never) => match never {},
-    };
+    let written: Versioned<Member> =
+        etag::put(put, |member| member.version, |never| match never {})?;
     if let Err(error) = people::tell_member(&ctx.app, &ctx.corp, &id).await {
         tracing::warn!(corp = %ctx.id(), member = %id, error = %error, "Redis learns of the member later");
     }
-    let answer = answer(&ctx, member).await?;
-    Ok(if created {
-        Versioned::created(answer.version, answer.body)
-    } else {
-        answer
+    Ok(Versioned {
+        status: written.status,
+        ..answer(&ctx, written.body).await?
     })
 }
 

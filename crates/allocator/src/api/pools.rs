@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use allocation::{MAX_MEMBERS, MAX_WEIGHTS, MemberId, PoolId, Strategy};
+use allocation::{ChannelId, MAX_MEMBERS, MAX_WEIGHTS, MemberId, PoolId, Strategy};
 use axum::http::StatusCode;
-use ledger::{Deleted, NewPool, Pool, Put};
+use ledger::{NewPool, Pool};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -185,24 +185,15 @@ async fn put(
 ) -> Result<Versioned<PoolView>, Problem> {
     let id = path.id()?;
     let new = check(&wanted)?;
-    match ctx
+    let put = ctx
         .app
         .ledger
         .pools()
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
-        .await?
-    {
-        Put::Created(pool) => {
-            tell(&ctx, &id).await;
-            Ok(Versioned::created(pool.version, pool.into()))
-        }
-        Put::Changed(pool) | Put::Same(pool) => {
-            tell(&ctx, &id).await;
-            Ok(Versioned::ok(pool.version, pool.into()))
-        }
-        Put::Stale(pool) => Err(etag::stale(pool.map(|pool| pool.version))),
-        Put::Refused(unknown) => Err(unknown_members(&wanted, &unknown)),
-    }
+        .await?;
+    let answer = etag::put(put, version, |unknown| unknown_members(&wanted, &unknown))?;
+    tell(&ctx, &id).await;
+    Ok(answer)
 }
 
 /// Removes a pool. Customers it gave away stay where they are; those who wait in it wait on until they are closed or
@@ -222,28 +213,26 @@ async fn delete(
             "It is the corp's default pool (corps.<id>.default_pool in the configuration).";
         return Err(Problem::conflict("pool_in_use", detail));
     }
-    match ctx
+    let deleted = ctx
         .app
         .ledger
         .pools()
         .delete(ctx.id(), &id, condition, &ctx.trail(None))
-        .await?
-    {
-        Deleted::Deleted(_) => {
-            tell(&ctx, &id).await;
-            Ok(StatusCode::NO_CONTENT)
-        }
-        Deleted::Absent => Err(Problem::not_found("pool")),
-        Deleted::Stale(pool) => Err(etag::stale(Some(pool.version))),
-        Deleted::Refused(channels) => {
-            let names: Vec<&str> = channels.iter().map(|channel| channel.as_str()).collect();
-            let detail = format!(
-                "Channels lead to it: {}. Point them to another pool first.",
-                names.join(", ")
-            );
-            Err(Problem::conflict("pool_in_use", detail).with_current(json!({"channels": names})))
-        }
-    }
+        .await?;
+    let gone = etag::deleted(deleted, "pool", version, |channels| {
+        let names: Vec<&str> = channels.iter().map(ChannelId::as_str).collect();
+        let detail = format!(
+            "Channels lead to it: {}. Point them to another pool first.",
+            names.join(", ")
+        );
+        Problem::conflict("pool_in_use", detail).with_current(json!({"channels": names}))
+    })?;
+    tell(&ctx, &id).await;
+    Ok(gone)
+}
+
+fn version(pool: &Pool) -> u64 {
+    pool.version
 }
 
 #[derive(Debug, Deserialize)]

@@ -5,24 +5,18 @@ use sqlx::postgres::PgRow;
 
 use super::{NewPool, Pool, PoolMember, select};
 use crate::Error;
-use crate::audit::Trail;
+use crate::configured::Found;
 use crate::connection::Work;
 use crate::log_write::column;
 use crate::row::{Columns, signed};
 use crate::text::clean;
 use crate::times::at;
 
-#[derive(Debug)]
-pub(super) struct Found {
-    pub(super) pool: Pool,
-    pub(super) deleted: bool,
-}
-
 pub(super) async fn lock(
     work: &mut Work,
     corp: &CorpId,
     id: &PoolId,
-) -> Result<Option<Found>, Error> {
+) -> Result<Option<Found<Pool>>, Error> {
     let query = work
         .query(select!("AND p.pool_id = $2 FOR UPDATE"))
         .bind(corp.as_str())
@@ -32,22 +26,21 @@ pub(super) async fn lock(
     };
     let deleted = row.ms_option("deleted_at")?.is_some();
     let pools = with_members(work, corp, vec![read(&row)?]).await?;
-    Ok(pools.into_iter().next().map(|pool| Found { pool, deleted }))
+    Ok(pools.into_iter().next().map(|row| Found { row, deleted }))
 }
 
 /// False: somebody else has just made the row.
-#[expect(clippy::too_many_arguments, reason = "the columns of one row")]
 pub(super) async fn save(
     work: &mut Work,
     corp: &CorpId,
     id: &PoolId,
     new: &NewPool,
-    version: u64,
-    row_exists: bool,
-    pool_exists: bool,
-    trail: &Trail,
+    found: Option<&Found<Pool>>,
+    now_ms: u64,
 ) -> Result<bool, Error> {
-    let query = if row_exists {
+    // The version of a deleted pool goes on: Redis refuses an older one.
+    let version = found.map_or(1, |found| found.row.version + 1);
+    let query = if found.is_some() {
         work.query(
             "UPDATE pools SET name = $3, strategy = $4, load_window_seconds = $5, version = $6, updated_at = $7,
                 deleted_at = NULL, created_at = CASE WHEN $8 THEN created_at ELSE $7 END
@@ -66,8 +59,8 @@ pub(super) async fn save(
         .bind(new.strategy.as_str())
         .bind(new.load_window_seconds.map(signed))
         .bind(signed(version))
-        .bind(at(trail.now_ms))
-        .bind(pool_exists);
+        .bind(at(now_ms))
+        .bind(found.is_some_and(|found| !found.deleted));
     Ok(work.execute(query).await? > 0)
 }
 
