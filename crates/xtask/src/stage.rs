@@ -1,6 +1,9 @@
 //! The stage: private stores, the fake WeCom, gateways and allocators as processes that can be killed and started
 //! again, and a bystander who reads the stores.
 
+mod config;
+mod sabotage;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +15,6 @@ use serde_json::{Value, json};
 
 use crate::process::{Process, Spec, signal};
 use crate::progress::say;
-use crate::prove::Sabotage;
 use crate::services::{Keep, Postgres, Redis, Services};
 use crate::{ports, root};
 
@@ -79,13 +81,19 @@ impl Stage {
         let sim_port = ports::free()?;
         let sim_url = format!("http://127.0.0.1:{sim_port}");
         let postgres_url = services.postgres.url("postgres");
-        let sim = start_sim(&programs, &folder, sim_port, &gateway_ports, &wishes, seed)?;
+        let sim = config::start_sim(&programs, &folder, sim_port, &gateway_ports, &wishes, seed)?;
         let mut nodes = Vec::new();
         for (n, port) in gateway_ports.iter().enumerate() {
-            nodes.push(gateway(&programs, &folder, n, *port, &services.redis)?);
+            nodes.push(config::gateway(
+                &programs,
+                &folder,
+                n,
+                *port,
+                &services.redis,
+            )?);
         }
         for n in 0..wishes.allocators {
-            nodes.push(allocator(
+            nodes.push(config::allocator(
                 &programs,
                 &folder,
                 n,
@@ -95,11 +103,11 @@ impl Stage {
                 &wishes,
             )?);
         }
-        let config = folder.join("allocator-0.toml");
-        command(&programs, &config, &postgres_url, &["migrate"])?;
+        let file = folder.join("allocator-0.toml");
+        command(&programs, &file, &postgres_url, &["migrate"])?;
         let key = command(
             &programs,
-            &config,
+            &file,
             &postgres_url,
             &[
                 "key", "create", "--corp", CORP, "--role", "admin", "--name", "prove",
@@ -315,78 +323,6 @@ impl Stage {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
-
-    /// Breaks a promise behind everybody's back.
-    pub(crate) async fn sabotage(&self, sabotage: Sabotage) -> anyhow::Result<()> {
-        say("Breaking", &format!("{sabotage:?}, on purpose"));
-        let pool = self.ledger.pool();
-        match sabotage {
-            Sabotage::Load => {
-                // One member's entry becomes a copy of another's, load and pools included.
-                let key = |member: &str| format!("{{{CORP}}}:v1:member:{member}");
-                redis::cmd("COPY")
-                    .arg(key(&self.members[1].0))
-                    .arg(key(&self.members[0].0))
-                    .arg("REPLACE")
-                    .query_async::<()>(&mut self.redis.clone())
-                    .await?;
-            }
-            Sabotage::Twice => {
-                sqlx::query(
-                    "INSERT INTO allocations (id, corp_id, pool_id, customer_id, subject, member, source, decided_at,
-                        assigned_at, decided_seq, changed_seq)
-                     SELECT gen_random_uuid(), corp_id, 'other', customer_id, subject, member, 'sabotage', now(), now(),
-                        decided_seq, changed_seq FROM allocations LIMIT 1",
-                )
-                .execute(pool)
-                .await?;
-            }
-            Sabotage::Log => {
-                sqlx::query("DELETE FROM log WHERE seq = (SELECT max(seq) - 1 FROM log)")
-                    .execute(pool)
-                    .await?;
-            }
-            Sabotage::Transfer => {
-                // No fault of the scenario may come between.
-                self.http
-                    .delete(format!("{}/sim/faults", self.sim_url))
-                    .send()
-                    .await?;
-                // A day later, so that the first transfer is over and a second one is accepted.
-                self.sim("clock", &json!({"advance_ms": 90_000_000}))
-                    .await?;
-                let token = self.http.get(format!(
-                    "{}/cgi-bin/gettoken?corpid={CORP}&corpsecret={SECRET}",
-                    self.sim_url
-                ));
-                let token: Value = token.send().await?.json().await?;
-                let token = token["access_token"]
-                    .as_str()
-                    .unwrap_or_default()
-                    .to_owned();
-                let customer: Option<String> =
-                    sqlx::query_scalar("SELECT external_id FROM customers LIMIT 1")
-                        .fetch_one(pool)
-                        .await?;
-                let url = format!(
-                    "{}/cgi-bin/externalcontact/transfer_customer?access_token={token}",
-                    self.sim_url
-                );
-                for (taker, _) in &self.members {
-                    for giver in self
-                        .members
-                        .iter()
-                        .map(|(giver, _)| giver)
-                        .filter(|giver| *giver != taker)
-                    {
-                        let body = json!({"handover_userid": giver, "takeover_userid": taker, "external_userid": [customer]});
-                        self.http.post(&url).json(&body).send().await?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Node {
@@ -436,119 +372,6 @@ fn build(release: bool) -> anyhow::Result<Programs> {
         .map_or_else(|| root::checkout().join("target"), PathBuf::from);
     Ok(Programs {
         folder: target.join(if release { "release" } else { "debug" }),
-    })
-}
-
-fn start_sim(
-    programs: &Programs,
-    folder: &Path,
-    port: u16,
-    gateway_ports: &[u16],
-    wishes: &Wishes,
-    seed: u64,
-) -> anyhow::Result<Process> {
-    let members: Vec<String> = std::iter::once("desk")
-        .chain(wishes.members.iter().map(|(member, _)| member.as_str()))
-        .map(|member| format!("{{ userid = \"{member}\", customer_limit = 0 }}"))
-        .collect();
-    let urls: Vec<String> = gateway_ports
-        .iter()
-        .map(|port| format!("http://127.0.0.1:{port}/callback/sales"))
-        .collect();
-    let text = format!(
-        "seed = {seed}\n[clock]\nmode = \"real\"\n{}\n[[corps]]\nid = \"{CORP}\"\nmembers = [{}]\n\
-         [[corps.apps]]\nagent_id = {AGENT}\nsecret = \"{SECRET}\"\n[corps.apps.callback]\nurls = {urls:?}\n\
-         token = \"{TOKEN}\"\naes_key = \"{AES_KEY}\"\n",
-        wishes.sim,
-        members.join(", "),
-    );
-    let config = folder.join("wecom-sim.toml");
-    std::fs::write(&config, text)?;
-    let spec = Spec::new(
-        "wecom-sim",
-        programs.path("wecom-sim"),
-        &folder.join("wecom-sim.log"),
-    )
-    .args(["--listen", &format!("127.0.0.1:{port}")])
-    .arg("--config")
-    .arg(config);
-    let mut process = Process::start(spec)?;
-    process.wait_until(START, || {
-        std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-    })?;
-    Ok(process)
-}
-
-fn gateway(
-    programs: &Programs,
-    folder: &Path,
-    n: usize,
-    port: u16,
-    redis: &Redis,
-) -> anyhow::Result<Node> {
-    let name = format!("gateway-{n}");
-    let admin = ports::free()?;
-    let text = format!(
-        "[http]\nlisten = \"127.0.0.1:{port}\"\nadmin_listen = \"127.0.0.1:{admin}\"\nworkers = 1\n[redis]\nurl = \"{}\"\n\
-         [log]\nlevel = \"warn\"\n[endpoints.sales]\ncorp_id = \"{CORP}\"\nkind = \"app\"\n\
-         keys = [{{ token = \"env:CALLBACK_TOKEN\", aes_key = \"env:CALLBACK_KEY\" }}]\n",
-        redis.url(),
-    );
-    let config = folder.join(format!("{name}.toml"));
-    std::fs::write(&config, text)?;
-    let spec = Spec::new(
-        &name,
-        programs.path("gateway"),
-        &folder.join(format!("{name}.log")),
-    )
-    .arg("--config")
-    .arg(config)
-    .env("CALLBACK_TOKEN", TOKEN)
-    .env("CALLBACK_KEY", AES_KEY);
-    let url = format!("http://127.0.0.1:{port}/callback/sales");
-    Ok(Node {
-        name,
-        spec,
-        url,
-        process: None,
-    })
-}
-
-fn allocator(
-    programs: &Programs,
-    folder: &Path,
-    n: usize,
-    redis: &Redis,
-    postgres_url: &str,
-    sim_url: &str,
-    wishes: &Wishes,
-) -> anyhow::Result<Node> {
-    let name = format!("allocator-{n}");
-    let (api, admin) = (ports::free()?, ports::free()?);
-    let text = format!(
-        "{}\n[http]\nlisten = \"127.0.0.1:{api}\"\nadmin_listen = \"127.0.0.1:{admin}\"\n[redis]\nurl = \"{}\"\n\
-         [wecom]\nbase_url = \"{sim_url}\"\n[corps.{CORP}]\nagent_id = {AGENT}\nsecret = \"env:APP_SECRET\"\n\
-         default_pool = \"sales\"\n",
-        wishes.allocator,
-        redis.url(),
-    );
-    let config = folder.join(format!("{name}.toml"));
-    std::fs::write(&config, text)?;
-    let spec = Spec::new(
-        &name,
-        programs.path("allocator"),
-        &folder.join(format!("{name}.log")),
-    )
-    .arg("--config")
-    .arg(config)
-    .env("APP_SECRET", SECRET)
-    .env("PAIDAN_POSTGRES_URL", postgres_url)
-    .env("RUST_LOG", "warn");
-    Ok(Node {
-        name,
-        spec,
-        url: format!("http://127.0.0.1:{api}"),
-        process: None,
     })
 }
 
