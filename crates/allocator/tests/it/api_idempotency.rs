@@ -108,13 +108,13 @@ async fn an_old_key_is_found_in_the_ledger() {
     let corp = &world.corp;
     let id = AllocationId(uuid::Uuid::now_v7());
     // Decided yesterday and closed since: Redis knows nothing of it any more.
-    let write = world
-        .app()
-        .ledger
-        .begin_log_write(corp)
-        .await
-        .unwrap()
-        .unwrap();
+    let ledger = &world.app().ledger;
+    let write = loop {
+        // The writer, which finds nothing to write, may hold the row just now.
+        if let Some(write) = ledger.begin_log_write(corp).await.unwrap() {
+            break write;
+        }
+    };
     let seq = write.log_seq() + 1;
     let made = NewAllocation {
         allocation: id,
