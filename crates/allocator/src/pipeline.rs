@@ -12,7 +12,7 @@
 //! | [`reception::tasks`] | waiting customers → free members; loads whose window passed → closed | heals lost wake-ups |
 //! | [`people`] | pools, members, channels → roster | versions compared; truth is Postgres |
 //! | [`operations`](crate::api::work) | long work a console asked for → progress | lease and cursor; done again is done once |
-//! | [`housekeeping`] | what is done with → away | only what both groups acknowledged |
+//! | [`housekeeping`] | what is done with → away | only what both groups acknowledged, or what has an outcome |
 //! | [`guard`] | whole or closed | generation and sequence number |
 //!
 //! All loops end when the token is cancelled, after the piece of work they hold.
