@@ -14,31 +14,34 @@
 -- Invariant  an entry is in the stream if and only if its seen key was set by the same call; nothing unread is dropped.
 --            Cost  two calls a delivery. The TTL of seen is the rule itself: a delivery is kept in mind at least so long.
 
+-- One look-up of redis.call, not two a delivery: this script runs for every callback.
+local call = redis.call
 local inbox, max_length, seen_ms, touch, delay_ms = KEYS[1], tonumber(ARGV[1]), ARGV[2], ARGV[3], tonumber(ARGV[4])
 local prefix = string.sub(inbox, 1, -6)
-local room = max_length - redis.call("XLEN", inbox)
-local letters = {}
+local room = max_length - call("XLEN", inbox)
+local letters, n = {}, 0
 
 for i = 5, #ARGV, 6 do
   local seen = prefix .. "seen:" .. ARGV[i]
   local letter
   if room > 0 then
-    letter = redis.call("SET", seen, 1, "NX", "PX", seen_ms) and "N" or "D"
+    letter = call("SET", seen, "1", "NX", "PX", seen_ms) and "N" or "D"
   else
-    letter = redis.call("EXISTS", seen) == 1 and "D" or "F"
+    letter = call("EXISTS", seen) == 1 and "D" or "F"
   end
   if letter == "N" then
-    redis.call("XADD", inbox, "*", "e", ARGV[i + 1], "t", ARGV[i + 2], "x", ARGV[i + 3])
+    call("XADD", inbox, "*", "e", ARGV[i + 1], "t", ARGV[i + 2], "x", ARGV[i + 3])
     room = room - 1
   elseif letter == "D" then
     if ARGV[i + 4] ~= "" then
-      redis.call("ZADD", prefix .. "dirty:" .. ARGV[i + 4], "LT", tonumber(ARGV[i + 2]) + delay_ms, ARGV[i + 5])
+      call("ZADD", prefix .. "dirty:" .. ARGV[i + 4], "LT", tonumber(ARGV[i + 2]) + delay_ms, ARGV[i + 5])
     end
     if touch == "1" then
-      redis.call("SET", seen, 1, "XX", "KEEPTTL")
+      call("SET", seen, "1", "XX", "KEEPTTL")
     end
   end
-  letters[#letters + 1] = letter
+  n = n + 1
+  letters[n] = letter
 end
 
 return {"APPENDED", table.concat(letters)}
