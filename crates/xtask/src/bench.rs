@@ -225,9 +225,16 @@ fn list() {
     }
 }
 
-/// Empty, and left empty: appended files of a run are large.
+/// Empty, and left empty: appended files of a run are large. What a run that was killed left goes too.
 fn folder() -> anyhow::Result<PathBuf> {
-    let folder = root::folder("bench")?.join(std::process::id().to_string());
+    let all = root::folder("bench")?;
+    for old in std::fs::read_dir(&all)?.flatten() {
+        let process = PathBuf::from("/proc").join(old.file_name());
+        if !process.exists() {
+            std::fs::remove_dir_all(old.path()).ok();
+        }
+    }
+    let folder = all.join(std::process::id().to_string());
     std::fs::create_dir_all(&folder)?;
     Ok(folder)
 }
