@@ -1,9 +1,10 @@
 //! Effects to be done outside: claimed under a lease, begun with a fence, finished once.
 //!
 //! The life of a row: `claim` makes it ours for a while and numbers the attempt; `begin` is the last look before the
-//! call leaves the house (a row that was cancelled or lost meanwhile is not sent) and writes down the fence of the
-//! locks that were taken; `finish` writes what came of it, if attempt and fence are still the present ones. `reap`
-//! takes back what its holder lost. Nothing here knows what an effect does: the caller says which kinds may be
+//! call leaves the house (a row that was cancelled or lost meanwhile is not sent), writes down the fence of the locks
+//! that were taken and leases the row for the call; `finish` writes what came of it, if attempt and fence are still the
+//! present ones. `reap` takes back what its holder lost: a claim may be much shorter than a call, because nothing is
+//! lost with a row that was not begun. Nothing here knows what an effect does: the caller says which kinds may be
 //! repeated.
 
 mod claim;

@@ -38,7 +38,12 @@ pub(super) async fn send(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Res
         return verdict::put_off(app, corp, kind::MEMBER_CARD, &rows, due_ms).await;
     }
     let held: Vec<_> = rows.iter().map(OutboxRow::held).collect();
-    let ours = match app.ledger.outbox().begin(&held, app.now_ms()).await {
+    let ours = match app
+        .ledger
+        .outbox()
+        .begin(&held, app.config.outbox.lease_ms, app.now_ms())
+        .await
+    {
         Ok(ours) if !ours.is_empty() => ours,
         other => {
             permit::unused(app, corp, api::SEND_MESSAGE, &permit).await;

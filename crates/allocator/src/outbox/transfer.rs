@@ -279,7 +279,7 @@ async fn begin(
     let ours: HashMap<Uuid, Held> = app
         .ledger
         .outbox()
-        .begin(&held, now_ms)
+        .begin(&held, app.config.outbox.lease_ms, now_ms)
         .await?
         .into_iter()
         .map(|held| (held.id, held))

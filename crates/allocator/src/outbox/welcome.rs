@@ -39,7 +39,11 @@ async fn one(app: &App, corp: &CorpApp, row: OutboxRow) -> Result<(), Error> {
         Ok(permit) => permit,
         Err(due_ms) => return verdict::put_off(app, corp, kind::WELCOME, &[row], due_ms).await,
     };
-    let ours = app.ledger.outbox().begin(&[row.held()], app.now_ms()).await;
+    let ours = app
+        .ledger
+        .outbox()
+        .begin(&[row.held()], app.config.outbox.lease_ms, app.now_ms())
+        .await;
     if !matches!(&ours, Ok(ours) if !ours.is_empty()) {
         permit::unused(app, corp, api::SEND_WELCOME_MSG, &permit).await;
         ours?;

@@ -23,7 +23,7 @@ pub struct Claim {
     /// Empty: all kinds.
     pub kinds: Vec<String>,
     pub limit: u32,
-    /// Must be longer than whatever is done with the row.
+    /// Until the row is begun. Must be longer than what is done before that; `begin` sets the lease of the call.
     pub lease_ms: u64,
 }
 
@@ -83,22 +83,29 @@ impl Outbox {
         read_all(&rows)
     }
 
-    /// The last look before the call: writes down fences and that the attempts may leave the house. Answers those
-    /// that are still ours; the others (cancelled, lost, or a later owner of the lock was here) must not be sent.
-    pub async fn begin(&self, held: &[Held], now_ms: u64) -> Result<Vec<Held>, Error> {
+    /// The last look before the call: writes down fences and that the attempts may leave the house, and leases the
+    /// rows for the call, whatever is left of the claim. Answers those that are still ours; the others (cancelled,
+    /// lost, past their deadline, or a later owner of the lock was here) must not be sent.
+    pub async fn begin(
+        &self,
+        held: &[Held],
+        lease_ms: u64,
+        now_ms: u64,
+    ) -> Result<Vec<Held>, Error> {
         let mut held = held.to_vec();
         held.sort_by_key(|row| row.id);
         let rows = retry(|| async {
             let mut work = self.db.single().await?;
             let query = work
                 .query(
-                    "UPDATE outbox AS o SET sent_at = $1, tries = o.tries + 1,
+                    "UPDATE outbox AS o SET sent_at = $1, tries = o.tries + 1, lease_until = $6,
                         fence_generation = coalesce(h.generation, o.fence_generation),
                         fence_counter = coalesce(h.counter, o.fence_counter)
                      FROM unnest($2::uuid[], $3::integer[], $4::bigint[], $5::bigint[])
                         AS h (id, attempt, generation, counter)
                      WHERE o.id = h.id AND o.attempts = h.attempt AND o.state = 'running' AND o.sent_at IS NULL
                         AND o.lease_until > $1
+                        AND (o.deadline_at IS NULL OR o.deadline_at > $1 OR o.unknown_since IS NOT NULL)
                         AND (o.fence_generation IS NULL
                             OR (o.fence_generation, o.fence_counter) < (h.generation, h.counter)
                             OR (o.fence_generation, o.fence_counter) = (h.generation, h.counter))
@@ -108,7 +115,8 @@ impl Outbox {
                 .bind(column(&held, |row| row.id))
                 .bind(column(&held, |row| row.attempt))
                 .bind(column(&held, |row| row.fence.map(|fence| signed(fence.generation))))
-                .bind(column(&held, |row| row.fence.map(|fence| signed(fence.counter))));
+                .bind(column(&held, |row| row.fence.map(|fence| signed(fence.counter))))
+                .bind(at(now_ms.saturating_add(lease_ms)));
             let rows = work.fetch_all(query).await?;
             work.end().await?;
             Ok(rows)
@@ -137,8 +145,8 @@ impl Outbox {
         Ok(renewed)
     }
 
-    /// Takes back rows whose lease is over: what had not left the house goes back, so does what is of a kind that
-    /// may be repeated; of the rest nobody knows. Ends what is past its deadline.
+    /// Takes back rows whose lease is over: what had not left the house goes back to its place in the queue, what is of
+    /// a kind that may be repeated goes to its end; of the rest nobody knows. Ends what is past its deadline.
     pub async fn reap(
         &self,
         repeatable_kinds: &[&str],
@@ -152,7 +160,8 @@ impl Outbox {
                     "WITH picked AS (
                         SELECT id FROM outbox WHERE state = 'running' AND lease_until <= $1
                         ORDER BY lease_until LIMIT $2 FOR UPDATE SKIP LOCKED)
-                     UPDATE outbox AS o SET lease_until = NULL, sent_at = NULL, due_at = $1,
+                     UPDATE outbox AS o SET lease_until = NULL, sent_at = NULL,
+                        due_at = CASE WHEN o.sent_at IS NULL THEN o.due_at ELSE $1 END,
                         state = CASE WHEN o.unknown_since IS NOT NULL THEN 'unknown'
                             WHEN o.sent_at IS NULL OR o.kind = ANY($3) THEN 'pending' ELSE 'unknown' END,
                         unknown_since = CASE WHEN o.unknown_since IS NOT NULL THEN o.unknown_since

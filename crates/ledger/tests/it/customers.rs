@@ -130,7 +130,7 @@ async fn a_deleted_customer_is_nobody() {
     };
     let rows = outbox.claim(&claim, T0 + 10).await.unwrap();
     outbox
-        .begin(&[rows[0].held(), rows[1].held()], T0 + 11)
+        .begin(&[rows[0].held(), rows[1].held()], 10_000, T0 + 11)
         .await
         .unwrap();
     let answer = Some(json!({"external_userid": "wmC001"}));

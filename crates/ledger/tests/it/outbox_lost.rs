@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use ledger::{EffectState, Fence, Finish, NewEffect, OutboxRow, Outcome, PageRequest, Reaped};
+use ledger::{
+    Claim, EffectState, Fence, Finish, NewEffect, OutboxRow, Outcome, PageRequest, Reaped,
+};
 use uuid::Uuid;
 
 use crate::outbox::{claim, fence, get, put, take_one};
@@ -15,11 +17,15 @@ async fn a_late_holder_is_refused() {
     put(&setup, vec![effect("card", "1")]).await;
     let first = take_one(&setup, T0 + 10).await;
     assert_eq!(
-        outbox.begin(&[first.held()], T0 + 11).await.unwrap().len(),
+        outbox
+            .begin(&[first.held()], 10_000, T0 + 11)
+            .await
+            .unwrap()
+            .len(),
         1
     );
     assert_eq!(
-        outbox.reap(&["card"], 10, T0 + 10_009).await.unwrap(),
+        outbox.reap(&["card"], 10, T0 + 10_010).await.unwrap(),
         Reaped::default()
     );
     let reaped = Reaped {
@@ -27,7 +33,7 @@ async fn a_late_holder_is_refused() {
         ..Reaped::default()
     };
     assert_eq!(
-        outbox.reap(&["card"], 10, T0 + 10_010).await.unwrap(),
+        outbox.reap(&["card"], 10, T0 + 10_011).await.unwrap(),
         reaped
     );
     // Not his any more, even before somebody else has it.
@@ -43,7 +49,7 @@ async fn a_late_holder_is_refused() {
     assert_eq!(second.attempt, 2);
     assert!(
         outbox
-            .begin(&[first.held()], T0 + 10_013)
+            .begin(&[first.held()], 10_000, T0 + 10_013)
             .await
             .unwrap()
             .is_empty()
@@ -51,7 +57,7 @@ async fn a_late_holder_is_refused() {
     assert!(!outbox.renew(&first.held(), T0 + 99_999).await.unwrap());
     assert_eq!(
         outbox
-            .begin(&[second.held()], T0 + 10_013)
+            .begin(&[second.held()], 10_000, T0 + 10_013)
             .await
             .unwrap()
             .len(),
@@ -81,7 +87,7 @@ async fn an_older_fence_is_refused() {
     let row = take_one(&setup, T0 + 10).await;
     assert_eq!(
         outbox
-            .begin(&[row.held_with(fence(6))], T0 + 11)
+            .begin(&[row.held_with(fence(6))], 10_000, T0 + 11)
             .await
             .unwrap()
             .len(),
@@ -101,14 +107,14 @@ async fn an_older_fence_is_refused() {
     assert_eq!(row.fence, Some(fence(6)));
     assert!(
         outbox
-            .begin(&[row.held_with(fence(5))], T0 + 14)
+            .begin(&[row.held_with(fence(5))], 10_000, T0 + 14)
             .await
             .unwrap()
             .is_empty()
     );
     assert!(
         outbox
-            .begin(&[row.held()], T0 + 14)
+            .begin(&[row.held()], 10_000, T0 + 14)
             .await
             .unwrap()
             .is_empty()
@@ -120,7 +126,7 @@ async fn an_older_fence_is_refused() {
     };
     assert_eq!(
         outbox
-            .begin(&[row.held_with(newer)], T0 + 14)
+            .begin(&[row.held_with(newer)], 10_000, T0 + 14)
             .await
             .unwrap()
             .len(),
@@ -143,22 +149,125 @@ async fn nobody_begins_after_his_lease_or_twice() {
     let row = take_one(&setup, T0 + 10).await;
     assert!(
         outbox
-            .begin(&[row.held()], T0 + 10_010)
+            .begin(&[row.held()], 10_000, T0 + 10_010)
             .await
             .unwrap()
             .is_empty()
     );
     assert!(outbox.renew(&row.held(), T0 + 20_000).await.unwrap());
     assert_eq!(
-        outbox.begin(&[row.held()], T0 + 10_010).await.unwrap(),
+        outbox
+            .begin(&[row.held()], 10_000, T0 + 10_010)
+            .await
+            .unwrap(),
         [row.held()]
     );
     assert!(
         outbox
-            .begin(&[row.held()], T0 + 10_011)
+            .begin(&[row.held()], 10_000, T0 + 10_011)
             .await
             .unwrap()
             .is_empty()
+    );
+}
+
+/// A claim may be short: what was not begun in it goes back, what was begun has the lease of the call.
+#[tokio::test]
+async fn the_lease_of_a_call_begins_with_the_call() {
+    let setup = setup().await;
+    let outbox = setup.ledger.outbox();
+    put(
+        &setup,
+        vec![effect("welcome", "begun"), effect("welcome", "not begun")],
+    )
+    .await;
+    let short = Claim {
+        lease_ms: 3_000,
+        ..claim(9)
+    };
+    let rows = outbox.claim(&short, T0 + 10).await.unwrap();
+    let row = |key: &str| rows.iter().find(|row| row.key == key).unwrap();
+    let begun = row("begun").held();
+    assert_eq!(
+        outbox.begin(&[begun], 15_000, T0 + 3_009).await.unwrap(),
+        [begun]
+    );
+    let reaped = |pending, unknown| Reaped {
+        pending,
+        unknown,
+        failed: 0,
+    };
+    assert_eq!(
+        outbox.reap(&[], 10, T0 + 3_009).await.unwrap(),
+        reaped(0, 0)
+    );
+    assert_eq!(
+        outbox.reap(&[], 10, T0 + 3_010).await.unwrap(),
+        reaped(1, 0)
+    );
+    // It comes before what became due meanwhile.
+    let back = get(&setup, row("not begun").id).await;
+    assert_eq!((back.state, back.due_ms), (EffectState::Pending, T0));
+    assert_eq!(
+        outbox.reap(&[], 10, T0 + 18_008).await.unwrap(),
+        reaped(0, 0)
+    );
+    assert_eq!(
+        outbox.reap(&[], 10, T0 + 18_009).await.unwrap(),
+        reaped(0, 1)
+    );
+    // A shorter lease for the call than what is left of the claim is what the caller asked for.
+    let rows = outbox.claim(&claim(9), T0 + 20_000).await.unwrap();
+    let again = rows.iter().find(|row| row.key == "not begun").unwrap();
+    outbox
+        .begin(&[again.held()], 1_000, T0 + 20_001)
+        .await
+        .unwrap();
+    assert_eq!(
+        outbox.reap(&[], 10, T0 + 21_001).await.unwrap(),
+        reaped(0, 1)
+    );
+}
+
+/// Who waited too long with a row does not begin it any more. What is unknown is looked up at any time.
+#[tokio::test]
+async fn nothing_is_begun_after_its_deadline() {
+    let setup = setup().await;
+    let outbox = setup.ledger.outbox();
+    let row = |key: &str| NewEffect {
+        deadline_ms: Some(T0 + 1_000),
+        ..effect("welcome", key)
+    };
+    put(&setup, vec![row("late"), row("unknown")]).await;
+    let rows = outbox.claim(&claim(9), T0 + 10).await.unwrap();
+    let held = |rows: &[OutboxRow], key: &str| {
+        let row = rows.iter().find(|row| row.key == key).unwrap();
+        row.held()
+    };
+    let (late, lost) = (held(&rows, "late"), held(&rows, "unknown"));
+    assert!(
+        outbox
+            .begin(&[late], 10_000, T0 + 1_000)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(outbox.begin(&[lost], 100, T0 + 999).await.unwrap(), [lost]);
+    let reaped = outbox.reap(&[], 10, T0 + 10_010).await.unwrap();
+    assert_eq!(
+        reaped,
+        Reaped {
+            pending: 1,
+            unknown: 1,
+            failed: 1
+        }
+    );
+    assert_eq!(get(&setup, late.id).await.state, EffectState::Failed);
+    let rows = outbox.claim(&claim(9), T0 + 10_011).await.unwrap();
+    let lost = held(&rows, "unknown");
+    assert_eq!(
+        outbox.begin(&[lost], 100, T0 + 10_012).await.unwrap(),
+        [lost]
     );
 }
 
@@ -182,7 +291,7 @@ async fn what_its_holder_lost_goes_back_or_is_unknown() {
         .filter(|row| row.key == "begun")
         .map(OutboxRow::held)
         .collect();
-    outbox.begin(&begun, T0 + 11).await.unwrap();
+    outbox.begin(&begun, 10_000, T0 + 11).await.unwrap();
     let late = NewEffect {
         deadline_ms: Some(T0 + 20),
         erase_payload: true,

@@ -51,7 +51,7 @@ async fn two_replicas_and_thirty_clients_work(#[case] told: bool) {
                 };
                 let rows = ledger.outbox().claim(&claim, T0 + 9).await.unwrap();
                 let held: Vec<_> = rows.iter().map(ledger::OutboxRow::held).collect();
-                ledger.outbox().begin(&held, T0 + 10).await.unwrap();
+                ledger.outbox().begin(&held, 10_000, T0 + 10).await.unwrap();
                 let done: Vec<_> = held
                     .iter()
                     .map(|held| Finish::new(*held, Outcome::Done))

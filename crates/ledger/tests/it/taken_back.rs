@@ -162,7 +162,7 @@ async fn a_close_takes_back_what_is_not_sent() {
     );
     assert_eq!(
         outbox
-            .begin(&[rows[0].held()], T0 + 11)
+            .begin(&[rows[0].held()], 10_000, T0 + 11)
             .await
             .unwrap()
             .len(),
@@ -191,7 +191,7 @@ async fn a_close_takes_back_what_is_not_sent() {
     // Its holder learns it at the last look.
     assert!(
         outbox
-            .begin(&[rows[1].held()], T0 + 12)
+            .begin(&[rows[1].held()], 10_000, T0 + 12)
             .await
             .unwrap()
             .is_empty()
