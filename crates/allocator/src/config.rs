@@ -114,10 +114,13 @@ pub struct Roster {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outbox {
+    /// Calls of one kind at once; no more welcome messages than that are claimed.
     pub workers: usize,
-    /// Rows claimed at once.
+    /// Transfers, and cards, claimed at once: they are grouped into calls.
     pub batch: u32,
-    /// Must be longer than the 5 s limit of one call.
+    /// A welcome message that was claimed and not begun is anybody's again after this, milliseconds.
+    pub claim_ms: u64,
+    /// Of a call that was begun, and of other rows from the claim on: they are looked up and locked before. Must be longer than the 5 s limit of one call.
     pub lease_ms: u64,
     pub max_attempts: i32,
     pub backoff_min_ms: u64,
@@ -293,8 +296,13 @@ impl Config {
         if self.quota.longest_ms < self.quota.lease_ms {
             return invalid("quota.longest_ms must not be less than quota.lease_ms");
         }
-        if self.outbox.workers == 0 {
-            return invalid("outbox.workers must be at least 1");
+        if self.outbox.claim_ms < 1_000 {
+            return invalid(
+                "outbox.claim_ms must be at least 1000: beginning a row takes its time",
+            );
+        }
+        if self.outbox.workers == 0 || self.outbox.batch == 0 {
+            return invalid("outbox.workers and outbox.batch must be at least 1");
         }
         if self.inbox.batch == 0 || self.roster.writer_batch == 0 {
             return invalid("inbox.batch and roster.writer_batch must be at least 1");

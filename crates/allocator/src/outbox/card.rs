@@ -3,16 +3,18 @@
 
 use ledger::{Finish, OutboxRow, Outcome};
 use quota::{
-    BudgetKeys, BudgetLimits, Urgency,
+    BudgetKeys, BudgetLimits,
     budget_take::{BudgetTake, Taken},
 };
 use wecom::client::{AppMessage, MessageContent, Recipients, TextCard, api};
 
-use super::verdict::{self, Error};
+use super::{
+    hands::Hands,
+    verdict::{self, Error},
+};
 use crate::{
     app::{App, CorpApp},
     effect::{Effect, kind},
-    permit,
 };
 
 /// WeCom drops what is above 1,000 an hour to one member; other apps of the corp send too.
@@ -21,7 +23,8 @@ const CARDS_PER_HOUR: u32 = 900;
 const ALL_INVALID: i64 = 81013;
 
 /// The rows of one member: one message, whether it speaks of one customer or of a hundred.
-pub(super) async fn send(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Result<(), Error> {
+pub(super) async fn send(hands: &Hands, rows: Vec<OutboxRow>, until_ms: u64) -> Result<(), Error> {
+    let (app, corp) = (&hands.app, &hands.corp);
     let Some(member) = rows.first().and_then(member) else {
         let dead: Vec<Finish> = rows
             .iter()
@@ -29,24 +32,31 @@ pub(super) async fn send(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Res
             .collect();
         return verdict::write(app, corp, kind::MEMBER_CARD, &dead).await;
     };
-    let permit = match permit::take(app, corp, api::SEND_MESSAGE, Urgency::Ordinary).await {
-        Ok(permit) => permit,
-        Err(due_ms) => return verdict::put_off(app, corp, kind::MEMBER_CARD, &rows, due_ms).await,
+    let Some(permit) = hands.permit(until_ms).await else {
+        return hands.put_back(&rows).await;
     };
-    if let Some(due_ms) = enough(app, corp, &member).await? {
-        permit::unused(app, corp, api::SEND_MESSAGE, &permit).await;
-        return verdict::put_off(app, corp, kind::MEMBER_CARD, &rows, due_ms).await;
+    match enough(app, corp, &member).await {
+        Ok(None) => {}
+        Ok(Some(due_ms)) => {
+            hands.unused(&permit).await;
+            return verdict::put_off(app, corp, kind::MEMBER_CARD, &rows, due_ms).await;
+        }
+        Err(error) => {
+            hands.unused(&permit).await;
+            return Err(error);
+        }
     }
     let held: Vec<_> = rows.iter().map(OutboxRow::held).collect();
-    let ours = match app
+    let lease_ms = app.config.outbox.lease_ms;
+    let begun = app
         .ledger
         .outbox()
-        .begin(&held, app.config.outbox.lease_ms, app.now_ms())
-        .await
-    {
+        .begin(&held, lease_ms, app.now_ms())
+        .await;
+    let ours = match begun {
         Ok(ours) if !ours.is_empty() => ours,
         other => {
-            permit::unused(app, corp, api::SEND_MESSAGE, &permit).await;
+            hands.unused(&permit).await;
             other?;
             return Ok(());
         }
@@ -59,7 +69,7 @@ pub(super) async fn send(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Res
         .client
         .send_message(&message(app, &member, &rows))
         .await;
-    permit::done(app, corp, api::SEND_MESSAGE, &permit, &answer).await;
+    hands.done(&permit, &answer).await;
     let finishes: Vec<Finish> = rows
         .iter()
         .map(|row| {

@@ -3,10 +3,12 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ledger::{Claim, OutboxRow};
-use tokio::task::JoinSet;
+use quota::Urgency;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
+use wecom::client::api;
 
-use super::{card, transfer, welcome};
+use super::{card, hands::Hands, transfer, verdict::Error, welcome};
 use crate::{
     app::{App, CorpApp},
     backoff::{Backoff, sleep},
@@ -17,6 +19,8 @@ use crate::{
 const REAP_EVERY: Duration = Duration::from_secs(1);
 const REAP: u32 = 500;
 
+type Working = JoinSet<Result<(), Error>>;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
     Welcome,
@@ -25,11 +29,27 @@ pub(super) enum Lane {
 }
 
 impl Lane {
-    fn kind(self) -> &'static str {
+    pub(super) fn kind(self) -> &'static str {
         match self {
             Self::Welcome => kind::WELCOME,
             Self::Transfer => kind::TRANSFER,
             Self::Card => kind::MEMBER_CARD,
+        }
+    }
+
+    /// The call that carries it out.
+    pub(super) fn api(self) -> &'static str {
+        match self {
+            Self::Welcome => api::SEND_WELCOME_MSG,
+            Self::Transfer => api::TRANSFER_CUSTOMER,
+            Self::Card => api::SEND_MESSAGE,
+        }
+    }
+
+    pub(super) fn urgency(self) -> Urgency {
+        match self {
+            Self::Welcome => Urgency::Urgent,
+            Self::Transfer | Self::Card => Urgency::Ordinary,
         }
     }
 
@@ -44,9 +64,24 @@ impl Lane {
 }
 
 pub(super) async fn run(app: &Arc<App>, corp: &Arc<CorpApp>, stop: &CancellationToken, lane: Lane) {
+    let hands = Arc::new(Hands::new(app, corp, stop, lane));
+    let rules = &app.config.outbox;
+    let lease_ms = match lane {
+        Lane::Welcome => rules.claim_ms,
+        // What a batch waits for workers, looks up and locks is done before it is begun.
+        Lane::Transfer | Lane::Card => rules.lease_ms,
+    };
     let mut backoff = Backoff::store();
-    let mut working = JoinSet::new();
-    while !stop.is_cancelled() {
+    let mut working = Working::new();
+    loop {
+        while let Some(done) = working.try_join_next() {
+            report(corp, lane, done);
+        }
+        hands.rested().await;
+        let limit = hands.room().await;
+        if stop.is_cancelled() {
+            break;
+        }
         // A token is had before rows are: renewing one can take longer than a lease.
         if let Err(error) = corp.client.ensure_token().await {
             tracing::warn!(corp = %corp.id, error = %error, "no access token; effects wait");
@@ -59,29 +94,31 @@ pub(super) async fn run(app: &Arc<App>, corp: &Arc<CorpApp>, stop: &Cancellation
             corps: vec![corp.id.clone()],
             except: Vec::new(),
             kinds: vec![lane.kind().to_owned()],
-            limit: app.config.outbox.batch,
-            lease_ms: app.config.outbox.lease_ms,
+            limit,
+            lease_ms,
         };
-        match app.ledger.outbox().claim(&claim, app.now_ms()).await {
+        let now_ms = app.now_ms();
+        // Who waits longer than this with a row would begin it too late.
+        let until_ms = now_ms + lease_ms / 4 * 3;
+        match app.ledger.outbox().claim(&claim, now_ms).await {
             Ok(rows) if rows.is_empty() => {
                 backoff.reset();
                 tokio::select! {
                     () = corp.effects_due.notified() => {}
-                    () = tokio::time::sleep(Duration::from_millis(app.config.outbox.poll_ms)) => {}
+                    () = tokio::time::sleep(Duration::from_millis(rules.poll_ms)) => {}
                     Some(done) = working.join_next() => report(corp, lane, done),
                     () = stop.cancelled() => {}
                 }
             }
             Ok(rows) => {
                 backoff.reset();
-                for group in groups(lane, rows) {
-                    while working.len() >= app.config.outbox.workers {
-                        if let Some(done) = working.join_next().await {
-                            report(corp, lane, done);
-                        }
+                let handed_out = match lane {
+                    Lane::Welcome => welcome::hand_out(&hands, &mut working, rows, until_ms).await,
+                    Lane::Transfer | Lane::Card => {
+                        hand_out(&hands, &mut working, rows, until_ms).await
                     }
-                    working.spawn(carry_out(Arc::clone(app), Arc::clone(corp), lane, group));
-                }
+                };
+                report(corp, lane, Ok(handed_out));
             }
             Err(error) => {
                 tracing::warn!(corp = %corp.id, kind = lane.kind(), error = %error, "no effects were claimed");
@@ -92,6 +129,32 @@ pub(super) async fn run(app: &Arc<App>, corp: &Arc<CorpApp>, stop: &Cancellation
     while let Some(done) = working.join_next().await {
         report(corp, lane, done);
     }
+}
+
+/// A task for each group, as workers get free. What cannot be begun in time goes back in one write.
+async fn hand_out(
+    hands: &Arc<Hands>,
+    working: &mut Working,
+    rows: Vec<OutboxRow>,
+    until_ms: u64,
+) -> Result<(), Error> {
+    let mut groups = groups(hands.lane, rows).into_iter();
+    while let Some(rows) = groups.next() {
+        let Some(worker) = hands.worker(until_ms).await else {
+            let left: Vec<OutboxRow> = rows.into_iter().chain(groups.flatten()).collect();
+            return hands.put_back(&left).await;
+        };
+        let hands = Arc::clone(hands);
+        working.spawn(async move {
+            let done = match hands.lane {
+                Lane::Card => card::send(&hands, rows, until_ms).await,
+                _ => transfer::start(&hands, rows, until_ms).await,
+            };
+            drop(worker);
+            done
+        });
+    }
+    Ok(())
 }
 
 /// At most 100 rows a group: what one transfer call takes.
@@ -114,25 +177,8 @@ fn groups(lane: Lane, rows: Vec<OutboxRow>) -> Vec<Vec<OutboxRow>> {
     groups
 }
 
-async fn carry_out(
-    app: Arc<App>,
-    corp: Arc<CorpApp>,
-    lane: Lane,
-    rows: Vec<OutboxRow>,
-) -> Result<(), super::verdict::Error> {
-    match lane {
-        Lane::Welcome => welcome::send(&app, &corp, rows).await,
-        Lane::Transfer => transfer::start(&app, &corp, rows).await,
-        Lane::Card => card::send(&app, &corp, rows).await,
-    }
-}
-
 /// A group that failed keeps its rows until their leases end; then they are looked at again.
-fn report(
-    corp: &CorpApp,
-    lane: Lane,
-    done: Result<Result<(), super::verdict::Error>, tokio::task::JoinError>,
-) {
+fn report(corp: &CorpApp, lane: Lane, done: Result<Result<(), Error>, JoinError>) {
     match done {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
@@ -156,6 +202,9 @@ pub(super) async fn reap(app: &App, corp: &CorpApp, stop: &CancellationToken) {
         {
             Ok(reaped) => {
                 backoff.reset();
+                if reaped.pending > 0 || reaped.unknown > 0 {
+                    corp.effects_due.notify_waiters();
+                }
                 if reaped.failed > 0 {
                     metrics::counter!("paidan_effects_too_late_total").increment(reaped.failed);
                     tracing::warn!(corp = %corp.id, count = reaped.failed, "effects missed their deadline");

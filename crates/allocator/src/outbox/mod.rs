@@ -1,7 +1,8 @@
 //! Runs effects: claims rows that are due, calls WeCom within the quota, writes what came of it. A row is sent only
 //! after `begin` said it is still ours, and ended only by the attempt that holds it.
 //!
-//! Each kind has a lane of its own, so that a slow transfer never keeps a welcome waiting.
+//! Each kind has a lane of its own, so that a slow transfer never keeps a welcome waiting. When the budget lets nothing
+//! go, the lane waits: rows go back in one write and keep their place in the queue.
 //!
 //! | kind | after a time-out |
 //! |---|---|
@@ -10,6 +11,7 @@
 //! | member_card | sent again: identical JSON, WeCom's duplicate check |
 
 mod card;
+mod hands;
 mod lane;
 mod transfer;
 mod transfer_answer;

@@ -7,11 +7,12 @@ use allocation::SubjectKey;
 use ledger::{
     Finish, Held, OutboxRow, Outcome, Transfer, TransferState, TransferStep, window_start,
 };
-use quota::{Acquired, Urgency};
+use quota::Acquired;
 use uuid::Uuid;
-use wecom::client::{TransferCustomer, Transferred, api};
+use wecom::client::{TransferCustomer, Transferred};
 
 use super::{
+    hands::Hands,
     transfer_answer::verdict_of,
     verdict::{self, Error},
 };
@@ -23,7 +24,6 @@ use crate::{
         end::{self, Fault},
         tasks,
     },
-    permit,
 };
 
 /// Another process works on one of these customers.
@@ -39,7 +39,8 @@ pub(super) struct Move {
 }
 
 /// Rows of one pair of members: all new, or all of unknown outcome.
-pub(super) async fn start(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Result<(), Error> {
+pub(super) async fn start(hands: &Hands, rows: Vec<OutboxRow>, until_ms: u64) -> Result<(), Error> {
+    let (app, corp) = (&hands.app, &hands.corp);
     let unknown = rows.iter().any(|row| row.unknown_since_ms.is_some());
     let moves = load(app, corp, rows).await?;
     let moves = if unknown {
@@ -50,22 +51,27 @@ pub(super) async fn start(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Re
     if moves.is_empty() {
         return Ok(());
     }
+    // The budget before the locks: nobody else waits for a customer because we wait for a place.
+    let Some(permit) = hands.permit(until_ms).await else {
+        let rows: Vec<OutboxRow> = moves.into_iter().map(|one| one.row).collect();
+        return hands.put_back(&rows).await;
+    };
     let names: Vec<String> = moves
         .iter()
         .map(|one| format!("customer:{}", one.transfer.subject))
         .collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let lock = match app.locks.acquire(corp.id.as_str(), &names).await? {
-        Acquired::Held(lock) => lock,
-        Acquired::Busy { .. } => {
-            return put_off(app, corp, &moves, app.now_ms() + jittered(BUSY_MS)).await;
+    let lock = match app.locks.acquire(corp.id.as_str(), &names).await {
+        Ok(Acquired::Held(lock)) => lock,
+        Ok(Acquired::Busy { .. }) => {
+            hands.unused(&permit).await;
+            let rows: Vec<OutboxRow> = moves.into_iter().map(|one| one.row).collect();
+            let due_ms = app.now_ms() + jittered(BUSY_MS);
+            return verdict::put_off(app, corp, kind::TRANSFER, &rows, due_ms).await;
         }
-    };
-    let permit = match permit::take(app, corp, api::TRANSFER_CUSTOMER, Urgency::Ordinary).await {
-        Ok(permit) => permit,
-        Err(due_ms) => {
-            lock.release().await;
-            return put_off(app, corp, &moves, due_ms).await;
+        Err(error) => {
+            hands.unused(&permit).await;
+            return Err(error.into());
         }
     };
     let fence = ledger::Fence {
@@ -76,7 +82,7 @@ pub(super) async fn start(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Re
     let (moves, held) = match begun {
         Ok((moves, held)) if !moves.is_empty() => (moves, held),
         other => {
-            permit::unused(app, corp, api::TRANSFER_CUSTOMER, &permit).await;
+            hands.unused(&permit).await;
             lock.release().await;
             other?;
             return Ok(());
@@ -92,7 +98,7 @@ pub(super) async fn start(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Re
         transfer_success_msg: None,
     };
     let answer = corp.client.transfer_customer(&request).await;
-    permit::done(app, corp, api::TRANSFER_CUSTOMER, &permit, &answer).await;
+    hands.done(&permit, &answer).await;
     let written = conclude(app, corp, &moves, &held, &answer).await;
     lock.release().await;
     written?;
@@ -327,11 +333,6 @@ async fn conclude(
         after(corp, end::refused(app, corp, &one.transfer, fault).await);
     }
     Ok(())
-}
-
-async fn put_off(app: &App, corp: &CorpApp, moves: &[Move], due_ms: u64) -> Result<(), Error> {
-    let rows: Vec<OutboxRow> = moves.iter().map(|one| one.row.clone()).collect();
-    verdict::put_off(app, corp, kind::TRANSFER, &rows, due_ms).await
 }
 
 /// What could not be settled now is found by the task that looks for unsettled allocations.

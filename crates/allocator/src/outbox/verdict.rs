@@ -113,7 +113,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Puts rows off without having tried them.
+/// Puts rows off without having tried them: something of their own is to be waited for.
 pub(super) async fn put_off(
     app: &App,
     corp: &CorpApp,
@@ -128,6 +128,20 @@ pub(super) async fn put_off(
     write(app, corp, kind, &finishes).await
 }
 
+/// Gives rows back untried, in one write. They keep their place in the queue: it is the lane that waits, not they.
+pub(super) async fn put_back(
+    app: &App,
+    corp: &CorpApp,
+    kind: &'static str,
+    rows: &[OutboxRow],
+) -> Result<(), Error> {
+    let finishes: Vec<Finish> = rows
+        .iter()
+        .map(|row| Finish::new(row.held(), Outcome::NotTried { due_ms: row.due_ms }))
+        .collect();
+    write(app, corp, kind, &finishes).await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +152,7 @@ mod tests {
         Rules {
             workers: 1,
             batch: 1,
+            claim_ms: 3_000,
             lease_ms: 10_000,
             max_attempts: 5,
             backoff_min_ms: 1_000,

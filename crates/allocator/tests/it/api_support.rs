@@ -7,7 +7,8 @@ use allocation::{CorpId, MemberId};
 use allocator::{
     api,
     app::{App, CorpApp},
-    clock, commands,
+    clock::{self, Clock},
+    commands,
     config::Config,
     guard, people, writer,
 };
@@ -49,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) corp: String,
     /// Where Redis is reached, if not directly.
     pub(crate) redis: Option<String>,
+    /// The corp's id, and where its WeCom is; else a new one and nowhere.
+    pub(crate) wecom: Option<(CorpId, String)>,
 }
 
 impl World {
@@ -67,7 +70,10 @@ impl World {
             ledger.close().await;
         })
         .await;
-        let corp = CorpId::new(test_redis::corp()).unwrap();
+        let (corp, wecom) = options.wecom.unwrap_or_else(|| {
+            let corp = CorpId::new(test_redis::corp()).unwrap();
+            (corp, "http://127.0.0.1:9".to_owned())
+        });
         let redis = options.redis.unwrap_or_else(|| test_redis::shared().url());
         let env = HashMap::from([
             ("PAIDAN_POSTGRES_URL".to_owned(), database.url()),
@@ -76,7 +82,7 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("allocator.toml");
         let text = format!(
-            "{}\n[redis]\nurl = \"{redis}\"\n[wecom]\nbase_url = \"http://127.0.0.1:9\"\n\
+            "{}\n[redis]\nurl = \"{redis}\"\n[wecom]\nbase_url = \"{wecom}\"\negress = \"{corp}\"\n\
              [corps.{corp}]\nagent_id = 1000002\nsecret = \"env:SECRET\"\n{}\n",
             options.config, options.corp
         );
@@ -105,11 +111,16 @@ impl World {
         world
     }
 
+    /// What one more process shares among its parts; nothing of it runs.
+    pub(crate) async fn process(&self, clock: Clock) -> Arc<App> {
+        App::connect(self.config.clone(), &self.env, clock)
+            .await
+            .unwrap()
+    }
+
     /// One more allocator.
     async fn start(&mut self) {
-        let app = App::connect(self.config.clone(), &self.env, clock::system())
-            .await
-            .unwrap();
+        let app = self.process(clock::system()).await;
         app.ledger
             .prepare(std::slice::from_ref(&self.corp))
             .await

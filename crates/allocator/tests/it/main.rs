@@ -15,4 +15,5 @@ mod api_people;
 mod api_presence;
 mod api_support;
 mod housekeeping;
+mod outbox_lane;
 mod redis_setup;
