@@ -31,6 +31,7 @@ pub fn step(
         .and_then(|row| row.status.raw())
         .and_then(|raw| i32::try_from(raw).ok());
     step.next_check_ms = Some(now_ms + growing(transfer.checks));
+    step.asked_check_ms = transfer.next_check_ms;
     match best.map(|row| (row.status, takeover_ms(row))) {
         Some((TransferStatus::Done, _)) => step.to = TransferState::Done,
         Some((TransferStatus::Waiting, takeover)) => {

@@ -24,6 +24,9 @@ pub struct TransferStep {
     pub never_started: bool,
     pub takeover_ms: Option<u64>,
     pub next_check_ms: Option<u64>,
+    /// The next check as it was when WeCom was asked: an earlier one stands, because whoever asked for it meanwhile
+    /// knows of something newer than the answer.
+    pub asked_check_ms: Option<u64>,
 }
 
 impl TransferStep {
@@ -37,6 +40,7 @@ impl TransferStep {
             never_started: false,
             takeover_ms: None,
             next_check_ms: None,
+            asked_check_ms: None,
         }
     }
 }
@@ -70,13 +74,16 @@ impl Transfers {
                     raw_status = coalesce(s.raw_status, t.raw_status),
                     started_at = CASE WHEN s.never_started THEN NULL ELSE coalesce(t.started_at, s.started_at) END,
                     takeover_at = coalesce(s.takeover_at, t.takeover_at),
-                    next_check_at = CASE WHEN s.is_end THEN NULL ELSE s.next_check_at END,
+                    next_check_at = CASE WHEN s.is_end THEN NULL
+                        WHEN t.next_check_at < s.asked_check_at THEN least(t.next_check_at, s.next_check_at)
+                        ELSE s.next_check_at END,
                     unknown_since = CASE WHEN s.state = 'unknown' THEN coalesce(t.unknown_since, $1) END,
                     ended_at = CASE WHEN s.is_end THEN $1 END
                  FROM unnest($2::uuid[], $3::text[], $4::integer[], $5::integer[], $6::integer[],
-                        $7::timestamptz[], $8::boolean[], $9::timestamptz[], $10::timestamptz[], $11::boolean[])
+                        $7::timestamptz[], $8::boolean[], $9::timestamptz[], $10::timestamptz[],
+                        $11::timestamptz[], $12::boolean[])
                     AS s (id, state, level, errcode, raw_status, started_at, never_started, takeover_at,
-                        next_check_at, is_end)
+                        next_check_at, asked_check_at, is_end)
                  WHERE t.id = s.id AND t.ended_at IS NULL AND s.level >= CASE t.state
                     WHEN 'planned' THEN 0 WHEN 'submitted' THEN 1 WHEN 'unknown' THEN 1 ELSE 2 END
                  RETURNING t.id",
@@ -91,6 +98,7 @@ impl Transfers {
             .bind(column(rows, |step| step.never_started))
             .bind(column(rows, |step| at_option(step.takeover_ms)))
             .bind(column(rows, |step| at_option(step.next_check_ms)))
+            .bind(column(rows, |step| at_option(step.asked_check_ms)))
             .bind(column(rows, |step| step.to.is_end()));
         let taken = work.fetch_all(query).await?;
         work.end().await?;

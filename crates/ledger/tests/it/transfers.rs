@@ -245,6 +245,43 @@ async fn due_checks_are_taken_by_one() {
     assert_eq!((due.len(), due[0].id, due[0].checks), (1, id(1), 2));
 }
 
+/// An event that comes while WeCom is being asked asks for another look: the answer under way may be older.
+#[tokio::test]
+async fn what_is_due_meanwhile_stays_due() {
+    let setup = with_customers().await;
+    plan(&setup, 1, 1, "mB").await;
+    advance(&setup, &[started(1, T0)], T0).await;
+    let now_ms = T0 + 10_000;
+    let looked = |due: &Transfer| TransferStep {
+        next_check_ms: Some(now_ms + DAY_MS),
+        asked_check_ms: due.next_check_ms,
+        ..TransferStep::new(id(1), TransferState::Waiting)
+    };
+    let due = transfers(&setup)
+        .claim_due(10, 30_000, now_ms)
+        .await
+        .unwrap();
+    let hint = TransferStep {
+        next_check_ms: Some(now_ms + 1),
+        ..TransferStep::new(id(1), TransferState::Submitted)
+    };
+    advance(&setup, &[hint], now_ms + 1).await;
+    advance(&setup, &[looked(&due[0])], now_ms + 2).await;
+    assert_eq!(get(&setup, 1).await.next_check_ms, Some(now_ms + 1));
+
+    // Nobody asked for more: the answer says when to look again.
+    let due = transfers(&setup)
+        .claim_due(10, 30_000, now_ms + 3)
+        .await
+        .unwrap();
+    advance(&setup, &[looked(&due[0])], now_ms + 4).await;
+    let row = get(&setup, 1).await;
+    assert_eq!(
+        (row.state, row.next_check_ms),
+        (TransferState::Waiting, Some(now_ms + DAY_MS))
+    );
+}
+
 /// Case 85: two accepted starts in ninety natural days, counted before asking.
 #[tokio::test]
 async fn moves_in_the_window_are_counted() {
