@@ -1,11 +1,11 @@
 //! A migrated database for each test, and short ways to say what is written to it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allocation::{AllocationId, CorpId, MemberId, PoolId, Reason, SubjectKey};
 use ledger::{
-    Change, Config, Customer, Entry, Ledger, NewAllocation, NewEffect, NewTransfer, TransferKind,
-    WriteBatch, Written,
+    Change, Config, Customer, Entry, Ledger, LogWrite, NewAllocation, NewEffect, NewTransfer,
+    TransferKind, WriteBatch, Written,
 };
 use serde_json::json;
 use sqlx::Row;
@@ -184,24 +184,25 @@ pub(crate) fn batch(entries: Vec<Entry>) -> WriteBatch {
 impl Setup {
     /// One entry after what is there.
     pub(crate) async fn write(&self, changes: Vec<Change>) -> Written {
-        let write = self
-            .ledger
-            .begin_log_write(&self.corp)
-            .await
-            .unwrap()
-            .unwrap();
+        let write = self.begin().await;
         let batch = batch(vec![entry(write.log_seq() + 1, changes)]);
         write.commit(&batch).await.unwrap()
     }
 
     pub(crate) async fn write_batch(&self, batch: &WriteBatch) -> Result<Written, ledger::Error> {
-        self.ledger
-            .begin_log_write(&self.corp)
-            .await
-            .unwrap()
-            .unwrap()
-            .commit(batch)
-            .await
+        self.begin().await.commit(batch).await
+    }
+
+    /// The corp's row is free as soon as the server has noticed that whoever held it is gone.
+    async fn begin(&self) -> LogWrite {
+        let limit = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(write) = self.ledger.begin_log_write(&self.corp).await.unwrap() {
+                return write;
+            }
+            assert!(Instant::now() < limit, "somebody else writes");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// The one number that a statement answers, seen from outside.
