@@ -66,6 +66,8 @@ pub struct Http {
     pub body_limit: usize,
     /// Time for one request, milliseconds.
     pub timeout_ms: u64,
+    /// Longest time for what is under way when the program is told to end, milliseconds.
+    pub shutdown_ms: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -299,6 +301,11 @@ impl Config {
         if self.outbox.claim_ms < 1_000 {
             return invalid(
                 "outbox.claim_ms must be at least 1000: beginning a row takes its time",
+            );
+        }
+        if self.http.shutdown_ms > 30_000 {
+            return invalid(
+                "http.shutdown_ms must be at most 30000: who stops programs kills them then",
             );
         }
         if self.outbox.workers == 0 || self.outbox.batch == 0 {

@@ -30,9 +30,6 @@ use crate::{
     writer,
 };
 
-/// Longest that stopping may take; what is not finished then is claimed by another process.
-const DRAIN: Duration = Duration::from_secs(25);
-
 /// Before a loop that broke is started again.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -114,12 +111,9 @@ async fn until_it_returns<F>(
     }
 }
 
-/// Waits until all loops have ended, at most the drain time.
+/// Waits until all loops have ended.
 pub async fn drained(mut loops: JoinSet<()>) {
-    let all = async { while loops.join_next().await.is_some() {} };
-    if tokio::time::timeout(DRAIN, all).await.is_err() {
-        tracing::warn!("some work did not end in time; another process takes it over");
-    }
+    while loops.join_next().await.is_some() {}
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Start and stop, in order: stores, migrations checked, loops, then the listeners; on the way back listeners first.
 
-use std::{collections::HashMap, net::TcpListener, sync::Arc};
+use std::{collections::HashMap, net::TcpListener, pin::pin, sync::Arc, time::Duration};
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +28,9 @@ pub enum Error {
     People(#[from] people::Error),
     #[error("the database lacks {0} migrations: run `allocator migrate`")]
     Migrations(usize),
+    /// Another process takes over what was not finished.
+    #[error("not finished within {0:?}")]
+    Unfinished(Duration),
 }
 
 /// Sockets that are open already, so that tests know their ports.
@@ -80,11 +83,34 @@ pub async fn run_with(
     // Not waited for: the program starts while Redis is away.
     tokio::spawn(redis_setup::warn(Arc::clone(&app), stop.clone()));
     let loops = pipeline::start(&app, &stop);
-    let served = serve(&app, listeners, metrics, &stop).await;
+    let limit = Duration::from_millis(app.config.http.shutdown_ms);
+    let mut serving = pin!(serve(&app, listeners, metrics, &stop));
+    let early = tokio::select! {
+        served = &mut serving => Some(served),
+        () = stop.cancelled() => None,
+    };
     stop.cancel();
-    pipeline::drained(loops).await;
-    app.ledger.close().await;
-    served
+    let finish = async {
+        let serving = async {
+            match early {
+                Some(served) => served,
+                None => serving.await,
+            }
+        };
+        let (served, ()) = tokio::join!(serving, pipeline::drained(loops));
+        app.ledger.close().await;
+        served
+    };
+    // A caller who never ends his request, or a store that never answers, must not hold up the end.
+    tokio::time::timeout(limit, finish)
+        .await
+        .unwrap_or_else(|_| {
+            tracing::warn!(
+                ?limit,
+                "gave up on what is still open; another process takes it over"
+            );
+            Err(Error::Unfinished(limit))
+        })
 }
 
 async fn serve(

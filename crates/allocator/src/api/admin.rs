@@ -17,7 +17,7 @@ use metrics::{Label, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 
-use crate::app::App;
+use crate::{app::App, redis_setup};
 
 /// A store that does not answer a probe in this time is away.
 const PROBE: Duration = Duration::from_secs(2);
@@ -63,11 +63,12 @@ pub fn admin_router(app: Arc<App>, metrics: PrometheusHandle) -> Router {
 }
 
 async fn ready(State(admin): State<Admin>) -> impl IntoResponse {
-    let (stores, corps) = tokio::join!(stores(&admin.app), corps(&admin.app));
+    let (stores, corps, cautions) =
+        tokio::join!(stores(&admin.app), corps(&admin.app), cautions(&admin.app));
     // One closed corp is shown, but taking the whole process out would close the others too.
     let all_closed = !corps.is_empty() && corps.len() == admin.app.corps.len();
     let ready = stores.is_empty() && !all_closed;
-    let problems = stores.into_iter().chain(corps).collect();
+    let problems = stores.into_iter().chain(corps).chain(cautions).collect();
     let status = if ready {
         StatusCode::OK
     } else {
@@ -114,6 +115,21 @@ async fn stores(app: &App) -> Vec<Problem> {
         Err(_) => problems.push(problem("postgres", "does not answer".to_owned())),
     }
     problems
+}
+
+/// What endangers promises, though it works at present: shown, and no reason to take the process out.
+async fn cautions(app: &App) -> Option<Problem> {
+    let eviction = tokio::time::timeout(PROBE, redis_setup::eviction(&app.redis)).await;
+    // A Redis that is away is a problem of its own, and one that hides its settings was warned of at the start.
+    let policy = eviction.ok()?.ok()??;
+    let problem = format!(
+        "maxmemory-policy is {policy}: locks and the memory of duplicates may be thrown away; set noeviction"
+    );
+    Some(Problem {
+        part: "redis",
+        id: String::new(),
+        problem,
+    })
 }
 
 async fn corps(app: &App) -> Vec<Problem> {
