@@ -1,9 +1,14 @@
 //! One world for one test: a fake WeCom, gateways and allocators in this process, a database of its own, a corp of its
 //! own in a shared Redis. [`World::close`] asserts that nothing was left behind.
 
+mod ask;
+mod options;
+mod process;
 mod world;
 
-pub use world::{AES_KEY, Options, TOKEN, World};
+pub use options::{AES_KEY, Options, TOKEN};
+pub use process::Allocator;
+pub use world::World;
 
 use std::{future::Future, time::Duration};
 

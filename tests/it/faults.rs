@@ -1,21 +1,7 @@
 //! Stores and WeCom misbehave; nothing is lost, nothing is done twice.
 
-use std::time::Duration;
-
 use e2e::{Options, World, eventually};
-use wecom_sim::{Act, Fault, ScanRequest};
-
-async fn scans(world: &World, prefix: &str, count: usize) -> Vec<String> {
-    let customers: Vec<String> = (0..count).map(|n| format!("{prefix}{n:04}")).collect();
-    for customer in &customers {
-        world
-            .sim
-            .scan(&ScanRequest::member("desk", "poster").customer(customer))
-            .expect("a scan");
-    }
-    world.sim.advance(Duration::from_millis(1)).await;
-    customers
-}
+use wecom_sim::{Act, Fault};
 
 /// Case 84: a wiped Redis is rebuilt from the ledger, and everybody keeps whom he had.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,7 +12,7 @@ async fn a_wiped_redis_is_rebuilt_from_the_ledger() {
         ..Options::default()
     })
     .await;
-    let before = scans(&world, "wmA", 30).await;
+    let before = world.scans("wmA", 30).await;
     let held = world.each_has_one(&before).await;
     world.quiet().await;
     world
@@ -36,7 +22,7 @@ async fn a_wiped_redis_is_rebuilt_from_the_ledger() {
         .cli(&["FLUSHALL"]);
     // Closed until rebuilt: then everybody is off until his heartbeat.
     world.wait_open().await;
-    let after = scans(&world, "wmB", 30).await;
+    let after = world.scans("wmB", 30).await;
     for customer in &after {
         world.allocated(customer).await;
     }
@@ -73,7 +59,7 @@ async fn decisions_do_not_wait_for_postgres() {
         .await
         .expect("Redis answers")
         .seq;
-    let customers = scans(&world, "wmP", 20).await;
+    let customers = world.scans("wmP", 20).await;
     eventually("all of them are decided", || async {
         let entries = world.corp_app().roster.log_read(seq, 1_000).await.ok()?;
         let decided: usize = entries
@@ -118,9 +104,9 @@ async fn wecom_misbehaves_and_no_customer_is_moved_twice() {
         .sim
         .add_fault(Fault::new("message/send", Act::Status(502)).probability(0.2))
         .expect("a fault");
-    let mut customers = scans(&world, "wmW", 20).await;
+    let mut customers = world.scans("wmW", 20).await;
     world.sim.invalidate_tokens(None, None);
-    customers.extend(scans(&world, "wmX", 20).await);
+    customers.extend(world.scans("wmX", 20).await);
     world.sim.invalidate_tokens(None, None);
     world.each_has_one(&customers).await;
     world.quiet().await;

@@ -3,6 +3,11 @@
 mod at_once;
 mod events;
 mod faults;
+mod large;
+mod limits;
 mod main_job;
+mod probes;
 mod refusals;
+mod results;
+mod shutdown;
 mod surge;

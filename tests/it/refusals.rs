@@ -4,20 +4,9 @@ use std::time::Duration;
 
 use allocation::MemberId;
 use e2e::{Options, World, eventually};
-use ledger::Allocation;
 use wecom_sim::{Act, Fault};
 
 const TRANSFER: &str = "externalcontact/transfer_customer";
-
-async fn settled(world: &World, customer: &str) -> Allocation {
-    let subject = world.subject(customer);
-    eventually(&format!("{customer} is settled"), || async {
-        let rows = world.app.ledger.allocations();
-        let row = rows.of_subject(&world.corp, &subject).await.ok()?.pop()?;
-        row.settled_ms.is_some().then_some(row)
-    })
-    .await
-}
 
 /// Case 85: each customer of a transfer has his own answer. Who is refused stays with the member who has him.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +28,7 @@ async fn a_transfer_is_refused_customer_by_customer() {
         world.scan(customer);
     }
     for (customer, code) in [("wmT1", 40096), ("wmT3", 40131)] {
-        let row = settled(&world, customer).await;
+        let row = world.settled(customer).await;
         assert_eq!(row.settled_as.as_deref(), Some("kept"), "{customer}");
         assert_eq!(row.member, MemberId::new("desk").ok(), "{customer}");
         let transfers = world.app.ledger.transfers();

@@ -12,7 +12,12 @@ async fn every_customer_gets_one_member_whatever_dies() {
         gateways: 2,
         allocators: 2,
         members: vec![("ma", 3), ("mb", 2), ("mc", 1)],
+        cards: false,
         sim: "[callbacks]\nduplicate_rate = 0.2\nreorder_rate = 0.1\n".to_owned(),
+        // What the dead held, and what they left unknown, is taken up within the time of a test.
+        allocator:
+            "[outbox]\nlease_ms = 5001\n[handover]\nsettle_after_ms = 200\nunknown_for_ms = 1000\n"
+                .to_owned(),
         ..Options::default()
     })
     .await;
