@@ -217,7 +217,10 @@ async fn outcomes_are_written_as_told() {
         .filter(|row| row.key != "not tried")
         .map(OutboxRow::held)
         .collect::<Vec<_>>();
-    assert_eq!(outbox.begin(&begun, 10_000, T0 + 11).await.unwrap().len(), 6);
+    assert_eq!(
+        outbox.begin(&begun, 10_000, T0 + 11).await.unwrap().len(),
+        6
+    );
     let due_ms = T0 + 500;
     let outcome = |key: &str| match key {
         "done" => Outcome::Done,

@@ -104,17 +104,19 @@ fn spec(bin: &Path, folder: &Path, data: &Path, port: u16, keep: Keep) -> Spec {
         "listen_addresses=127.0.0.1",
         "unix_socket_directories=",
         "max_connections=400",
-        "shared_buffers=64MB",
-        "max_wal_size=256MB",
     ];
     let fast = [
+        "shared_buffers=64MB",
+        "max_wal_size=256MB",
         "fsync=off",
         "synchronous_commit=off",
         "full_page_writes=off",
     ];
+    // As in docker-compose.yml: what a surge touches stays in memory, and checkpoints do not chase each other.
+    let kept = ["shared_buffers=512MB", "max_wal_size=4GB"];
     let chosen: &[&str] = match keep {
         Keep::Nothing => &fast,
-        Keep::Everything => &[],
+        Keep::Everything => &kept,
     };
     Spec::new(
         "Postgres",
