@@ -35,6 +35,7 @@ macro_rules! migration {
 pub const MIGRATIONS: &[Migration] = &[
     migration!(1, "0001_ledger"),
     migration!(2, "0002_configuration"),
+    migration!(3, "0003_outbox_claim"),
 ];
 
 /// How the database and this program fit.

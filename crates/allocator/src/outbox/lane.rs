@@ -91,9 +91,8 @@ pub(super) async fn run(app: &Arc<App>, corp: &Arc<CorpApp>, stop: &Cancellation
             continue;
         }
         let claim = Claim {
-            corps: vec![corp.id.clone()],
-            except: Vec::new(),
-            kinds: vec![lane.kind().to_owned()],
+            corp: corp.id.clone(),
+            kind: lane.kind().to_owned(),
             limit,
             lease_ms,
         };

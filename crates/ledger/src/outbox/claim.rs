@@ -13,15 +13,12 @@ use crate::log_write::column;
 use crate::row::{Columns, signed};
 use crate::times::at;
 
-/// Which rows to take. Those whose outcome is unknown come too when they are due: to be looked up, not repeated.
+/// Which rows to take: of one corp and one kind, so that no claim walks over what waits of another. Those whose outcome
+/// is unknown come too when they are due: to be looked up, not repeated.
 #[derive(Debug, Clone)]
 pub struct Claim {
-    /// Empty: all corps.
-    pub corps: Vec<CorpId>,
-    /// Corps to leave alone (blocked, or served enough).
-    pub except: Vec<CorpId>,
-    /// Empty: all kinds.
-    pub kinds: Vec<String>,
+    pub corp: CorpId,
+    pub kind: String,
     pub limit: u32,
     /// Until the row is begun. Must be longer than what is done before that; `begin` sets the lease of the call.
     pub lease_ms: u64,
@@ -58,15 +55,14 @@ impl Outbox {
 
     async fn try_claim(&self, claim: &Claim, now_ms: u64) -> Result<Vec<OutboxRow>, Error> {
         let mut work = self.db.single().await?;
+        // Planned each time: a plan kept from when the outbox was small may walk over all of it.
         let query = work
             .query_once(concat!(
                 "WITH picked AS (
                     SELECT id FROM outbox
-                    WHERE state IN ('pending', 'unknown') AND due_at <= $1
+                    WHERE corp_id = $3 AND kind = $4 AND state IN ('pending', 'unknown') AND due_at <= $1
                         AND (state = 'unknown' OR deadline_at IS NULL OR deadline_at > $1)
-                        AND (cardinality($3::text[]) = 0 OR corp_id = ANY($3)) AND corp_id <> ALL($4::text[])
-                        AND (cardinality($5::text[]) = 0 OR kind = ANY($5))
-                    ORDER BY priority, due_at, id LIMIT $6 FOR UPDATE SKIP LOCKED)
+                    ORDER BY priority, due_at, id LIMIT $5 FOR UPDATE SKIP LOCKED)
                  UPDATE outbox AS o SET state = 'running', attempts = o.attempts + 1, lease_until = $2,
                     sent_at = NULL
                  FROM picked WHERE o.id = picked.id RETURNING ",
@@ -74,9 +70,8 @@ impl Outbox {
             ))
             .bind(at(now_ms))
             .bind(at(now_ms.saturating_add(claim.lease_ms)))
-            .bind(column(&claim.corps, |corp| corp.as_str().to_owned()))
-            .bind(column(&claim.except, |corp| corp.as_str().to_owned()))
-            .bind(claim.kinds.clone())
+            .bind(claim.corp.as_str().to_owned())
+            .bind(claim.kind.clone())
             .bind(i64::from(claim.limit));
         let rows = work.fetch_all(query).await?;
         work.end().await?;
@@ -237,11 +232,14 @@ impl Outbox {
     /// What is not at an end, of one corp or of all.
     pub async fn unfinished(&self, corp: Option<&CorpId>) -> Result<Vec<Unfinished>, Error> {
         let mut work = self.db.single().await?;
+        // What runs is little, whosever it is; looked for by corp, it might be among all that this corp ever did.
         let query = work
             .query_once(
-                "SELECT corp_id, kind, state, count(*) AS n, min(due_at) AS oldest FROM (
+                "WITH running AS MATERIALIZED (
+                    SELECT corp_id, kind, state, due_at FROM outbox WHERE state = 'running')
+                 SELECT corp_id, kind, state, count(*) AS n, min(due_at) AS oldest FROM (
                     SELECT corp_id, kind, state, due_at FROM outbox WHERE state IN ('pending', 'unknown')
-                    UNION ALL SELECT corp_id, kind, state, due_at FROM outbox WHERE state = 'running') AS rows
+                    UNION ALL SELECT corp_id, kind, state, due_at FROM running) AS rows
                  WHERE $1::text IS NULL OR corp_id = $1 GROUP BY 1, 2, 3 ORDER BY 1, 2, 3",
             )
             .bind(corp.map(|corp| corp.as_str().to_owned()));

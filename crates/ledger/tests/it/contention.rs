@@ -51,9 +51,8 @@ async fn few_connections_serve_many_callers() {
                     .unwrap();
             }
             let claim = Claim {
-                corps: vec![],
-                except: vec![],
-                kinds: vec![],
+                corp: corp.clone(),
+                kind: "card".into(),
                 limit: 1,
                 lease_ms: 9_000,
             };

@@ -122,9 +122,8 @@ async fn a_deleted_customer_is_nobody() {
         .await;
     let outbox = setup.ledger.outbox();
     let claim = Claim {
-        corps: vec![],
-        except: vec![],
-        kinds: vec![],
+        corp: setup.corp.clone(),
+        kind: "welcome".into(),
         limit: 3,
         lease_ms: 9_000,
     };

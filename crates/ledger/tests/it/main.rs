@@ -16,6 +16,7 @@ mod faults;
 mod log_write;
 mod migrations;
 mod outbox;
+mod outbox_flood;
 mod outbox_lost;
 mod pooler;
 mod retention;

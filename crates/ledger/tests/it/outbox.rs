@@ -8,13 +8,12 @@ use ledger::{Change, Claim, EffectState, Fence, Finish, NewEffect, OutboxRow, Ou
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::setup::{Setup, T0, effect, setup, setup_with};
+use crate::setup::{Setup, T0, corp, effect, setup, setup_with};
 
-pub(crate) fn claim(limit: u32) -> Claim {
+pub(crate) fn claim(kind: &str, limit: u32) -> Claim {
     Claim {
-        corps: vec![],
-        except: vec![],
-        kinds: vec![],
+        corp: corp(),
+        kind: kind.into(),
         limit,
         lease_ms: 10_000,
     }
@@ -26,15 +25,23 @@ pub(crate) async fn put(setup: &Setup, effects: Vec<NewEffect>) {
         .await;
 }
 
-pub(crate) async fn take_one(setup: &Setup, now_ms: u64) -> OutboxRow {
+pub(crate) async fn take_one(setup: &Setup, kind: &str, now_ms: u64) -> OutboxRow {
     let mut rows = setup
         .ledger
         .outbox()
-        .claim(&claim(1), now_ms)
+        .claim(&claim(kind, 1), now_ms)
         .await
         .unwrap();
     assert_eq!(rows.len(), 1);
     rows.remove(0)
+}
+
+/// Cards and welcomes that are due.
+pub(crate) async fn take_both(setup: &Setup, now_ms: u64) -> Vec<OutboxRow> {
+    let outbox = setup.ledger.outbox();
+    let mut rows = outbox.claim(&claim("card", 9), now_ms).await.unwrap();
+    rows.extend(outbox.claim(&claim("welcome", 9), now_ms).await.unwrap());
+    rows
 }
 
 pub(crate) async fn get(setup: &Setup, id: Uuid) -> OutboxRow {
@@ -79,7 +86,7 @@ async fn urgent_rows_first_then_the_longest_due() {
     let rows = setup
         .ledger
         .outbox()
-        .claim(&claim(10), T0 + 10)
+        .claim(&claim("card", 10), T0 + 10)
         .await
         .unwrap();
     assert_eq!(
@@ -94,7 +101,7 @@ async fn urgent_rows_first_then_the_longest_due() {
         setup
             .ledger
             .outbox()
-            .claim(&claim(10), T0 + 10)
+            .claim(&claim("card", 10), T0 + 10)
             .await
             .unwrap()
             .is_empty()
@@ -102,24 +109,17 @@ async fn urgent_rows_first_then_the_longest_due() {
 }
 
 #[tokio::test]
-async fn claims_are_for_corps_and_kinds() {
+async fn a_claim_is_for_a_corp_and_a_kind() {
     let setup = setup().await;
     put(&setup, vec![effect("card", "1"), effect("transfer", "1")]).await;
     let outbox = setup.ledger.outbox();
     let other: CorpId = "ww0000000000000000".parse().unwrap();
     let none = [
         Claim {
-            corps: vec![other.clone()],
-            ..claim(9)
+            corp: other,
+            ..claim("card", 9)
         },
-        Claim {
-            except: vec![setup.corp.clone()],
-            ..claim(9)
-        },
-        Claim {
-            kinds: vec!["welcome".into()],
-            ..claim(9)
-        },
+        claim("welcome", 9),
     ];
     for claim in none {
         assert!(
@@ -127,13 +127,7 @@ async fn claims_are_for_corps_and_kinds() {
             "{claim:?}"
         );
     }
-    let some = Claim {
-        corps: vec![setup.corp.clone()],
-        except: vec![other],
-        kinds: vec!["card".into()],
-        ..claim(9)
-    };
-    let rows = outbox.claim(&some, T0 + 9).await.unwrap();
+    let rows = outbox.claim(&claim("card", 9), T0 + 9).await.unwrap();
     assert_eq!((rows.len(), rows[0].kind.as_str()), (1, "card"));
 }
 
@@ -170,7 +164,7 @@ async fn many_claim_at_once_and_each_row_is_held_by_one() {
         setup
             .ledger
             .outbox()
-            .claim(&claim(7), T0 + 9)
+            .claim(&claim("card", 7), T0 + 9)
             .await
             .unwrap()
     }));
@@ -184,7 +178,7 @@ async fn many_claim_at_once_and_each_row_is_held_by_one() {
         let rest = setup
             .ledger
             .outbox()
-            .claim(&claim(50), T0 + 9)
+            .claim(&claim("card", 50), T0 + 9)
             .await
             .unwrap();
         if rest.is_empty() {
@@ -210,7 +204,7 @@ async fn outcomes_are_written_as_told() {
         "not tried",
     ];
     put(&setup, keys.iter().map(|key| effect("card", key)).collect()).await;
-    let rows = outbox.claim(&claim(9), T0 + 10).await.unwrap();
+    let rows = outbox.claim(&claim("card", 9), T0 + 10).await.unwrap();
     let row = |key: &str| rows.iter().find(|row| row.key == key).unwrap();
     let begun = rows
         .iter()
@@ -271,7 +265,7 @@ async fn outcomes_are_written_as_told() {
         }
     }
     // An unknown one comes back to be looked up, and stays unknown since then until it is known.
-    let mut again = outbox.claim(&claim(9), due_ms).await.unwrap();
+    let mut again = outbox.claim(&claim("card", 9), due_ms).await.unwrap();
     again.retain(|row| row.key == "unknown");
     assert_eq!(
         (again[0].unknown_since_ms, again[0].attempt),
@@ -303,11 +297,11 @@ async fn short_lived_payloads_are_emptied_at_the_end() {
         }],
     )
     .await;
-    let row = take_one(&setup, T0 + 10).await;
+    let row = take_one(&setup, "welcome", T0 + 10).await;
     assert_eq!(row.payload, json!({"for": "1"}));
     let again = Finish::new(row.held(), Outcome::Again { due_ms: T0 + 11 });
     outbox.finish(&[again], T0 + 11).await.unwrap();
-    let row = take_one(&setup, T0 + 11).await;
+    let row = take_one(&setup, "welcome", T0 + 11).await;
     assert_eq!(row.payload, json!({"for": "1"}));
     outbox
         .finish(&[Finish::new(row.held(), Outcome::Dead)], T0 + 12)

@@ -7,7 +7,7 @@ use ledger::{
 };
 use uuid::Uuid;
 
-use crate::outbox::{claim, fence, get, put, take_one};
+use crate::outbox::{claim, fence, get, put, take_both, take_one};
 use crate::setup::{T0, effect, setup};
 
 #[tokio::test]
@@ -15,7 +15,7 @@ async fn a_late_holder_is_refused() {
     let setup = setup().await;
     let outbox = setup.ledger.outbox();
     put(&setup, vec![effect("card", "1")]).await;
-    let first = take_one(&setup, T0 + 10).await;
+    let first = take_one(&setup, "card", T0 + 10).await;
     assert_eq!(
         outbox
             .begin(&[first.held()], 10_000, T0 + 11)
@@ -45,7 +45,7 @@ async fn a_late_holder_is_refused() {
             .unwrap(),
         [first.id]
     );
-    let second = take_one(&setup, T0 + 10_012).await;
+    let second = take_one(&setup, "card", T0 + 10_012).await;
     assert_eq!(second.attempt, 2);
     assert!(
         outbox
@@ -84,7 +84,7 @@ async fn an_older_fence_is_refused() {
     let setup = setup().await;
     let outbox = setup.ledger.outbox();
     put(&setup, vec![effect("transfer", "1")]).await;
-    let row = take_one(&setup, T0 + 10).await;
+    let row = take_one(&setup, "transfer", T0 + 10).await;
     assert_eq!(
         outbox
             .begin(&[row.held_with(fence(6))], 10_000, T0 + 11)
@@ -103,7 +103,7 @@ async fn an_older_fence_is_refused() {
     }
     let again = Finish::new(row.held_with(fence(6)), Outcome::Again { due_ms: T0 + 12 });
     assert!(outbox.finish(&[again], T0 + 12).await.unwrap().is_empty());
-    let row = take_one(&setup, T0 + 13).await;
+    let row = take_one(&setup, "transfer", T0 + 13).await;
     assert_eq!(row.fence, Some(fence(6)));
     assert!(
         outbox
@@ -146,7 +146,7 @@ async fn nobody_begins_after_his_lease_or_twice() {
     let setup = setup().await;
     let outbox = setup.ledger.outbox();
     put(&setup, vec![effect("card", "1")]).await;
-    let row = take_one(&setup, T0 + 10).await;
+    let row = take_one(&setup, "card", T0 + 10).await;
     assert!(
         outbox
             .begin(&[row.held()], 10_000, T0 + 10_010)
@@ -183,7 +183,7 @@ async fn the_lease_of_a_call_begins_with_the_call() {
     .await;
     let short = Claim {
         lease_ms: 3_000,
-        ..claim(9)
+        ..claim("welcome", 9)
     };
     let rows = outbox.claim(&short, T0 + 10).await.unwrap();
     let row = |key: &str| rows.iter().find(|row| row.key == key).unwrap();
@@ -217,7 +217,10 @@ async fn the_lease_of_a_call_begins_with_the_call() {
         reaped(0, 1)
     );
     // A shorter lease for the call than what is left of the claim is what the caller asked for.
-    let rows = outbox.claim(&claim(9), T0 + 20_000).await.unwrap();
+    let rows = outbox
+        .claim(&claim("welcome", 9), T0 + 20_000)
+        .await
+        .unwrap();
     let again = rows.iter().find(|row| row.key == "not begun").unwrap();
     outbox
         .begin(&[again.held()], 1_000, T0 + 20_001)
@@ -239,7 +242,7 @@ async fn nothing_is_begun_after_its_deadline() {
         ..effect("welcome", key)
     };
     put(&setup, vec![row("late"), row("unknown")]).await;
-    let rows = outbox.claim(&claim(9), T0 + 10).await.unwrap();
+    let rows = outbox.claim(&claim("welcome", 9), T0 + 10).await.unwrap();
     let held = |rows: &[OutboxRow], key: &str| {
         let row = rows.iter().find(|row| row.key == key).unwrap();
         row.held()
@@ -263,7 +266,10 @@ async fn nothing_is_begun_after_its_deadline() {
         }
     );
     assert_eq!(get(&setup, late.id).await.state, EffectState::Failed);
-    let rows = outbox.claim(&claim(9), T0 + 10_011).await.unwrap();
+    let rows = outbox
+        .claim(&claim("welcome", 9), T0 + 10_011)
+        .await
+        .unwrap();
     let lost = held(&rows, "unknown");
     assert_eq!(
         outbox.begin(&[lost], 100, T0 + 10_012).await.unwrap(),
@@ -285,7 +291,7 @@ async fn what_its_holder_lost_goes_back_or_is_unknown() {
         ],
     )
     .await;
-    let rows = outbox.claim(&claim(9), T0 + 10).await.unwrap();
+    let rows = take_both(&setup, T0 + 10).await;
     let begun: Vec<_> = rows
         .iter()
         .filter(|row| row.key == "begun")
@@ -320,7 +326,7 @@ async fn what_its_holder_lost_goes_back_or_is_unknown() {
             ("welcome", EffectState::Unknown, 1)
         ]
     );
-    let rows = outbox.claim(&claim(9), T0 + 20_001).await.unwrap();
+    let rows = take_both(&setup, T0 + 20_001).await;
     let lost = rows
         .iter()
         .find(|row| row.kind == "welcome" && row.key == "begun")
@@ -354,7 +360,7 @@ async fn dead_letters_are_listed_and_replayed() {
         (0..7).map(|n| effect("card", &n.to_string())).collect(),
     )
     .await;
-    let rows = outbox.claim(&claim(9), T0 + 10).await.unwrap();
+    let rows = outbox.claim(&claim("card", 9), T0 + 10).await.unwrap();
     let dead: Vec<_> = rows
         .iter()
         .map(|row| Finish::new(row.held(), Outcome::Dead))
@@ -400,6 +406,6 @@ async fn dead_letters_are_listed_and_replayed() {
             .unwrap(),
         [one]
     );
-    let row = take_one(&setup, T0 + 30).await;
+    let row = take_one(&setup, "card", T0 + 30).await;
     assert_eq!((row.id, row.tries, row.settled_ms), (one, 0, None));
 }

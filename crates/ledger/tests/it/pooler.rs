@@ -43,9 +43,8 @@ async fn two_replicas_and_thirty_clients_work(#[case] told: bool) {
                         .unwrap();
                 }
                 let claim = Claim {
-                    corps: vec![],
-                    except: vec![],
-                    kinds: vec![],
+                    corp: corp.clone(),
+                    kind: "card".into(),
                     limit: 2,
                     lease_ms: 9_000,
                 };

@@ -149,9 +149,8 @@ async fn a_close_takes_back_what_is_not_sent() {
         ])
         .await;
     let claim = ledger::Claim {
-        corps: vec![],
-        except: vec![],
-        kinds: vec![],
+        corp: setup.corp.clone(),
+        kind: "card".into(),
         limit: 2,
         lease_ms: 10_000,
     };
