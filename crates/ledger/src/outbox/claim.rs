@@ -251,10 +251,15 @@ impl Outbox {
     /// The greatest fence that an unfinished row knows: a new fence counter must begin above it.
     pub async fn greatest_fence(&self, corp: &CorpId) -> Result<Option<Fence>, Error> {
         let mut work = self.db.single().await?;
+        // By the two indexes of what is unfinished, as above: no index has all of its states.
         let query = work
             .query(
-                "SELECT fence_generation, fence_counter FROM outbox
-                 WHERE corp_id = $1 AND state IN ('pending', 'running', 'unknown') AND fence_generation IS NOT NULL
+                "WITH running AS MATERIALIZED (
+                    SELECT corp_id, fence_generation, fence_counter FROM outbox WHERE state = 'running')
+                 SELECT fence_generation, fence_counter FROM (
+                    SELECT corp_id, fence_generation, fence_counter FROM outbox WHERE state IN ('pending', 'unknown')
+                    UNION ALL SELECT corp_id, fence_generation, fence_counter FROM running) AS rows
+                 WHERE corp_id = $1 AND fence_generation IS NOT NULL
                  ORDER BY fence_generation DESC, fence_counter DESC LIMIT 1",
             )
             .bind(corp.as_str());

@@ -122,9 +122,14 @@ async fn nobody_walks_over_the_rows_of_others(
         .map(|row| (row.state, row.count))
         .collect();
     assert_eq!(unfinished, [(EffectState::Running, 3)]);
-    // Whoever asks this seldom may read it all while Postgres still thinks that everything is due.
+    let (pages_of_fence, _) = pages(&setup, &mut outside, async |outbox| {
+        outbox.greatest_fence(&quiet).await.unwrap()
+    })
+    .await;
+    // Whoever asks these seldom may read it all while Postgres still thinks that everything is due.
     if analyzed != Analyzed::Before {
         touched.push(("unfinished".into(), pages_of_unfinished, 40));
+        touched.push(("greatest fence".into(), pages_of_fence, 40));
     }
     assert!(
         touched.iter().all(|(_, pages, limit)| pages < limit),
