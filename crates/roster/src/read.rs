@@ -50,6 +50,32 @@ impl<C: Connection> CorpRoster<C> {
         Ok(leases)
     }
 
+    /// Ends of the presence leases of these members, in their order; a lease that is over may stand there a little longer.
+    pub async fn leases_of(&self, ids: &[MemberId]) -> Result<Vec<Option<u64>>, Error> {
+        let mut connection = self.connection.clone();
+        let mut ends = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(MOST_PER_CALL) {
+            let mut command = redis::cmd("ZMSCORE");
+            command.arg(self.keys.key("leases"));
+            for id in ids {
+                command.arg(id.as_str());
+            }
+            let part: Vec<Option<f64>> = command.query_async(&mut connection).await?;
+            ends.extend(part.into_iter().map(|end| end.map(|end| end as u64)));
+        }
+        Ok(ends)
+    }
+
+    /// How many subjects wait in a pool.
+    pub async fn waiting(&self, pool: &PoolId) -> Result<u64, Error> {
+        let mut connection = self.connection.clone();
+        let waiting = redis::cmd("ZCARD")
+            .arg(self.keys.key(&format!("waiting:{pool}")))
+            .query_async(&mut connection)
+            .await?;
+        Ok(waiting)
+    }
+
     /// Members as the rules see them, by id; of whom there is nothing to know is left out.
     pub async fn members(&self, ids: &[MemberId]) -> Result<Vec<MemberView>, Error> {
         let names = ids.iter().map(|id| format!("member:{id}")).collect();

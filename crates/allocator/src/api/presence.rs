@@ -373,12 +373,16 @@ async fn leases(ctx: &Ctx) -> Result<Vec<(MemberId, u64)>, Problem> {
 }
 
 async fn tell(ctx: &Ctx, changes: Vec<PresenceChange>) -> Result<(), Problem> {
-    let on: BTreeMap<MemberId, u64> = leases(ctx).await?.into_iter().collect();
+    let now_ms = ctx.app.now_ms();
+    let ids: Vec<MemberId> = changes.iter().map(|change| change.member.clone()).collect();
+    let ends = ctx.corp.roster.leases_of(&ids).await;
+    let ends = ends.map_err(|error| ctx.roster(error))?;
     let turned = changes
         .iter()
-        .filter(|change| on.contains_key(&change.member) != (change.lease_until_ms > 0));
+        .zip(ends)
+        .filter(|(change, end)| end.is_some_and(|end| end > now_ms) != (change.lease_until_ms > 0));
     let turned: Vec<_> = turned
-        .map(|change| json!({"member": ctx.corp.names.userid(&change.member), "online": change.lease_until_ms > 0}))
+        .map(|(change, _)| json!({"member": ctx.corp.names.userid(&change.member), "online": change.lease_until_ms > 0}))
         .collect();
     let mut payload = Payload {
         actor: Some(ctx.actor()),

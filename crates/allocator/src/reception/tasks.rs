@@ -43,8 +43,12 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
     }
 }
 
-/// Hands out what waits while somebody is free. Usually nothing: presence and closings wake by themselves.
+/// Hands out what waits while somebody is free. Usually nothing: presence and closings wake by themselves. Where nobody
+/// waits nothing is asked for, because every operation is an entry in the log.
 async fn wake(corp: &CorpApp, pool: &PoolId) -> Result<(), Error> {
+    if corp.roster.waiting(pool).await? == 0 {
+        return Ok(());
+    }
     let limit = u32::try_from(allocation::MAX_WAKE).unwrap_or(u32::MAX);
     loop {
         let applied = corp.roster.wake(pool.clone(), limit, "", None).await?;

@@ -24,6 +24,13 @@ async fn members_allocations_and_versions_are_those_of_the_model() {
         redis.leases().await.unwrap(),
         [(member("a"), twin.now + HOUR)]
     );
+    assert_eq!(
+        redis
+            .leases_of(&[member("nobody"), member("a")])
+            .await
+            .unwrap(),
+        [None, Some(twin.now + HOUR)]
+    );
     let views: Vec<_> = twin.model.members().collect();
     let ids = [member("a"), member("b"), member("nobody")];
     assert_eq!(redis.members(&ids).await.unwrap(), views);
@@ -50,9 +57,11 @@ async fn a_remembered_request_is_read_back() {
     twin.pool("p", 1, Strategy::LeastLoad, &[("a", "1")]).await;
     let id = RequestId::new("r1").unwrap();
     assert_eq!(twin.redis.remembered(&id).await.unwrap(), None);
+    assert_eq!(twin.redis.waiting(&pool("p")).await.unwrap(), 0);
     let mut asked = request("p", "s");
     asked.request = Some(id.clone());
     twin.apply(Op::Decide(vec![asked])).await;
+    assert_eq!(twin.redis.waiting(&pool("p")).await.unwrap(), 1);
     let waiting = Decision::Waiting {
         allocation: allocation("p", "s"),
     };
