@@ -77,5 +77,4 @@ pub mod kind {
     pub const WELCOME: &str = "welcome";
     pub const TRANSFER: &str = "transfer";
     pub const MEMBER_CARD: &str = "member_card";
-    pub const ALL: [&str; 3] = [WELCOME, TRANSFER, MEMBER_CARD];
 }

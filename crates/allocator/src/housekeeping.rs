@@ -5,25 +5,16 @@
 use std::{sync::Arc, time::Duration};
 
 use inbox::{DeadLetter, Delivery, EntryId, Group};
-use ledger::EffectState;
 use metrics::{counter, gauge};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::{App, CorpApp},
     backoff::{Backoff, sleep},
-    effect::kind,
     record,
 };
 
 const TURN: Duration = Duration::from_millis(500);
-/// Effects are counted row by row.
-const EFFECTS_MS: u64 = 10_000;
-const UNFINISHED: [EffectState; 3] = [
-    EffectState::Pending,
-    EffectState::Running,
-    EffectState::Unknown,
-];
 const HOURLY_MS: u64 = 60 * 60 * 1000;
 const DAY_MS: u64 = 24 * HOURLY_MS;
 /// A process that starts at midnight must not be the first to need a partition.
@@ -45,17 +36,13 @@ pub enum Error {
 /// Tidies until the program stops.
 pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
     let mut backoff = Backoff::store();
-    let (mut hourly_ms, mut effects_ms) = (0, 0);
+    let mut hourly_ms = 0;
     while sleep(TURN, &stop).await {
         let now_ms = app.now_ms();
         let tidied = async {
             corp.inbox.trim().await?;
             if inbox_sizes(&corp).await? > app.config.retention.dead_letters {
                 bound_dead_letters(&app, &corp).await?;
-            }
-            if now_ms >= effects_ms {
-                effect_sizes(&app, &corp).await?;
-                effects_ms = now_ms + EFFECTS_MS;
             }
             if now_ms >= hourly_ms {
                 hourly(&app, &corp, now_ms).await?;
@@ -168,18 +155,4 @@ async fn inbox_sizes(corp: &CorpApp) -> Result<u64, Error> {
     gauge!("paidan_inbox_dead", "corp" => id()).set(stats.dead as f64);
     gauge!("paidan_inbox_oldest_seconds", "corp" => id()).set(stats.oldest_age_ms as f64 / 1000.0);
     Ok(stats.dead)
-}
-
-async fn effect_sizes(app: &App, corp: &CorpApp) -> Result<(), Error> {
-    let unfinished = app.ledger.outbox().unfinished(Some(&corp.id)).await?;
-    for kind in kind::ALL {
-        for state in UNFINISHED {
-            let one = unfinished
-                .iter()
-                .find(|one| one.kind == kind && one.state == state);
-            gauge!("paidan_effects", "corp" => corp.id.to_string(), "kind" => kind, "state" => state.as_str())
-                .set(one.map_or(0.0, |one| one.count as f64));
-        }
-    }
-    Ok(())
 }

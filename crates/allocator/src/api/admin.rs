@@ -16,11 +16,14 @@ use axum::{
 use metrics::{Label, gauge};
 use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::{app::App, redis_setup};
 
 /// A store that does not answer a probe in this time is away.
 const PROBE: Duration = Duration::from_secs(2);
+/// The ledger's figures are counted row by row: not more often than this, however many scrape.
+const COUNT_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 struct Admin {
@@ -28,6 +31,8 @@ struct Admin {
     metrics: PrometheusHandle,
     /// Gauges of rows that were counted before: those that are gone now are 0.
     seen: Arc<Mutex<HashSet<Series>>>,
+    /// When the ledger was counted last; locked while it is.
+    counted: Arc<tokio::sync::Mutex<Option<Instant>>>,
 }
 
 type Series = (String, String, String, String);
@@ -59,6 +64,7 @@ pub fn admin_router(app: Arc<App>, metrics: PrometheusHandle) -> Router {
             app,
             metrics,
             seen: Arc::default(),
+            counted: Arc::default(),
         })
 }
 
@@ -155,11 +161,7 @@ async fn corps(app: &App) -> Vec<Problem> {
 }
 
 async fn scrape(State(admin): State<Admin>) -> impl IntoResponse {
-    match tokio::time::timeout(PROBE, admin.app.ledger.counters()).await {
-        Ok(Ok(counters)) => admin.count(counters),
-        Ok(Err(error)) => tracing::warn!(error = %error, "the ledger's figures are not to be had"),
-        Err(_) => tracing::warn!("the ledger's figures take too long"),
-    }
+    admin.look_at_ledger().await;
     admin.metrics.run_upkeep();
     (
         [(
@@ -171,6 +173,30 @@ async fn scrape(State(admin): State<Admin>) -> impl IntoResponse {
 }
 
 impl Admin {
+    /// Counts if nobody does and it was not done just now. What takes longer than a scrape may wait is finished behind
+    /// its back, once, and seen by the next.
+    async fn look_at_ledger(&self) {
+        let Ok(mut counted) = Arc::clone(&self.counted).try_lock_owned() else {
+            return;
+        };
+        if counted.is_some_and(|at| at.elapsed() < COUNT_EVERY) {
+            return;
+        }
+        let admin = self.clone();
+        let counting = tokio::spawn(async move {
+            match admin.app.ledger.counters().await {
+                Ok(counters) => admin.count(counters),
+                Err(error) => {
+                    tracing::warn!(error = %error, "the ledger's figures are not to be had");
+                }
+            }
+            *counted = Some(Instant::now());
+        });
+        if tokio::time::timeout(PROBE, counting).await.is_err() {
+            tracing::warn!("the ledger's figures take long");
+        }
+    }
+
     fn count(&self, counters: Vec<ledger::Counter>) {
         let mut now = HashSet::new();
         for counter in counters {
