@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  budget    hash    {corp}:v1:budget:<api>   minute, hour, block, level, cap, cap_at, yield
 -- KEYS[2]  flight    zset    {corp}:v1:flight:<api>   permit -> end of its lease
--- KEYS[3]  index     zset    {corp}:v1:budgets        api -> until when its budget matters
+-- KEYS[3]  index     zset    {corp}:v1:budgets        api -> until when its budget matters (budgets:members: of one member)
 -- KEYS[4]  fence     hash    {corp}:v1:fence          only for the budget of a corp: absent = Redis was emptied
 -- ARGV[1]  api       string
 -- ARGV[2]  permit    string  random

@@ -19,6 +19,14 @@ impl BudgetKeys {
         }
     }
 
+    /// Of what one member may be sent by an API; told apart from the APIs' own budgets, which people look at.
+    pub fn member(corp: &str, api: &str, member: &str) -> Self {
+        Self {
+            index: key(corp, "budgets:members"),
+            ..Self::corp(corp, &format!("{api}:{member}"))
+        }
+    }
+
     /// Of one egress address and API, shared by all corps.
     pub fn egress(address: &str, api: &str) -> Self {
         Self::new(&format!("egress:{address}"), api)

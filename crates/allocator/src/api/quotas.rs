@@ -127,10 +127,8 @@ async fn unblock(
         .budget_blocks()
         .lift(ctx.id(), &wanted.api, &ctx.trail(wanted.note))
         .await?;
-    if was {
-        ctx.app.quota.unblock(corp, &wanted.api, None).await?;
-        ctx.corp.effects_due.notify_waiters();
-    }
+    ctx.app.quota.unblock(corp, &wanted.api, None).await?;
+    ctx.corp.effects_due.notify_waiters();
     Ok(Answer(Unblocked {
         api: wanted.api,
         changed: was || kept,

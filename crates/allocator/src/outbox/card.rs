@@ -98,7 +98,7 @@ async fn enough(app: &App, corp: &CorpApp, member: &str) -> Result<Option<u64>, 
         lease_ms: 1,
         grow_back_ms: 1,
     };
-    let keys = BudgetKeys::corp(corp.id.as_str(), &name);
+    let keys = BudgetKeys::member(corp.id.as_str(), api::SEND_MESSAGE, member);
     let id = uuid::Uuid::now_v7().simple().to_string();
     let taken = BudgetTake::default()
         .call(
