@@ -74,6 +74,16 @@ enum KeyCommand {
         #[arg(long)]
         days: Option<u32>,
     },
+    /// List the keys of a corp; without --corp, those for every corp.
+    List {
+        #[arg(long)]
+        corp: Option<String>,
+    },
+    /// End a key. Running allocators may know it for some seconds more.
+    Revoke {
+        /// As `key list` shows it.
+        id: uuid::Uuid,
+    },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -112,29 +122,34 @@ async fn run(
         Command::Doctor { callback, json } => {
             commands::doctor::run(config, env, callback, json).await
         }
-        Command::Key {
-            command:
-                KeyCommand::Create {
-                    corp,
-                    role,
-                    member,
-                    name,
-                    days,
-                },
+        Command::Key { command } => key(command, config, env).await,
+    }
+}
+
+async fn key(
+    command: KeyCommand,
+    config: Config,
+    env: HashMap<String, String>,
+) -> anyhow::Result<ExitCode> {
+    match command {
+        KeyCommand::Create {
+            corp,
+            role,
+            member,
+            name,
+            days,
         } => {
-            commands::key_create(
-                config,
-                env,
-                commands::NewKey {
-                    corp,
-                    role,
-                    member,
-                    name,
-                    days,
-                },
-            )
-            .await
+            let new = commands::key::NewKey {
+                corp,
+                role,
+                member,
+                name,
+                days,
+            };
+            commands::key::create(config, env, new).await
         }
+        KeyCommand::List { corp } => commands::key::list(config, env, corp).await,
+        KeyCommand::Revoke { id } => commands::key::revoke(config, env, id).await,
     }
 }
 

@@ -39,7 +39,7 @@ async fn a_key_opens_its_corp_only() {
             "whether it exists or not"
         );
     }
-    let everywhere = allocator::commands::insert_key(world.app(), None, Role::Admin)
+    let everywhere = allocator::commands::key::insert_key(world.app(), None, Role::Admin)
         .await
         .unwrap();
     let admin = world.at(0, &everywhere);

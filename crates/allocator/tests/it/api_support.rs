@@ -147,7 +147,7 @@ impl World {
 
     /// A console with a new key of this role, at the first allocator.
     pub(crate) async fn console(&self, role: Role) -> Console {
-        let key = commands::insert_key(self.app(), Some(self.corp.clone()), role)
+        let key = commands::key::insert_key(self.app(), Some(self.corp.clone()), role)
             .await
             .unwrap();
         self.at(0, &key)
@@ -158,7 +158,7 @@ impl World {
     }
 
     pub(crate) async fn member_key(&self, userid: &str) -> Console {
-        let secret = commands::new_secret();
+        let secret = commands::key::new_secret();
         let now_ms = self.app().now_ms();
         let key = ApiKey {
             id: Uuid::now_v7(),

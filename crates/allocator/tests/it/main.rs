@@ -15,5 +15,6 @@ mod api_people;
 mod api_presence;
 mod api_support;
 mod housekeeping;
+mod keys;
 mod outbox_lane;
 mod redis_setup;
