@@ -44,7 +44,9 @@ pub(crate) async fn answer(
         },
         Err((refusal, _)) => Err(refuse_unread(worker, request, *refusal)),
     };
+    let mut close = worker.health.draining();
     let mut answer = result.unwrap_or_else(|refusal| {
+        close |= !refusal.is_ours();
         let endpoint = match &found {
             Ok(route) => &route.endpoint.id,
             Err((_, endpoint)) => endpoint,
@@ -59,8 +61,8 @@ pub(crate) async fn answer(
         }
         answer
     });
-    // What is left of a body that was too slow is not the next request.
-    if worker.health.draining() || answer.status() == StatusCode::REQUEST_TIMEOUT {
+    // Who was refused keeps no place among the connections; and what is left of his body is not the next request.
+    if close {
         answer
             .headers_mut()
             .insert(CONNECTION, HeaderValue::from_static("close"));

@@ -50,6 +50,12 @@ impl Refusal {
         }
     }
 
+    /// Whether an authentic callback was refused because we could not keep it: its sender keeps his connection, or an
+    /// outage of the store would be a flood of new ones as well. All others are anybody.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Self::NotStored | Self::InboxFull)
+    }
+
     /// The failing check, for the log and the counter.
     pub(crate) fn check(self) -> &'static str {
         match self {

@@ -72,6 +72,47 @@ async fn slow_headers_end_and_idle_connections_stay() {
     gateway.finish().await.unwrap();
 }
 
+/// Anybody can be refused: that must not hold one of our connections for as long as an idle one is kept.
+#[tokio::test]
+async fn a_refusal_ends_the_connection() {
+    let app = App::new();
+    let gateway = start(&app).await;
+    let (query, body) = app.seal(&event(&app.corp, "wm1"), "n");
+    let forged = query.replace("msg_signature=", "msg_signature=0");
+    let post = |query: &str, length: usize, body: &str| {
+        format!(
+            "POST /callback/sales?{query} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+    };
+    for (status, sent) in [
+        (404, "GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n".to_owned()),
+        (
+            405,
+            "DELETE /callback/sales HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(),
+        ),
+        (
+            400,
+            "GET /callback/sales HTTP/1.1\r\nHost: x\r\n\r\n".to_owned(),
+        ),
+        (400, post("x=1", body.len(), &body)),
+        (403, post(&forged, body.len(), &body)),
+        // The body is waited for, for as long as a body may take: closing at once could lose the answer.
+        (413, post(&query, 2_000_000, "x")),
+    ] {
+        let (time, answer) = silence(&gateway, sent.as_bytes()).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{sent}: {answer}"
+        );
+        assert!(
+            answer.contains("\r\nconnection: close\r\n"),
+            "{sent}: {answer}"
+        );
+        assert!(time < Duration::from_millis(1200), "{sent}: {time:?}");
+    }
+    gateway.finish().await.unwrap();
+}
+
 /// A body that does not come is 408, and no longer waited for.
 #[tokio::test]
 async fn slow_bodies_are_408() {
