@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 
 /// The defaults, with a comment for every key.
@@ -48,7 +48,7 @@ pub struct Config {
     shown: String,
 }
 
-/// As it was read, without secrets: they are references, and a password inside a URL is left out.
+/// As it was read, without secrets: references stay, what is named like a secret and a password inside a URL do not.
 impl std::fmt::Display for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.shown)
@@ -241,6 +241,16 @@ impl SecretRef {
     }
 }
 
+/// A value that may be given as it is, because it need not hold a secret, or as a reference.
+fn resolve(
+    value: &SecretString,
+    key: &str,
+    env: &HashMap<String, String>,
+) -> Result<SecretString, Error> {
+    SecretRef::try_from(value.expose_secret().to_owned())
+        .map_or_else(|_| Ok(value.clone()), |secret| secret.read(key, env))
+}
+
 impl Postgres {
     /// The ledger's own settings.
     pub fn ledger(&self, url: SecretString) -> ledger::Config {
@@ -275,10 +285,15 @@ impl Config {
         let invalid = |error: config::ConfigError| Error::Invalid(error.to_string());
         let merged = builder.add_source(source).build().map_err(invalid)?;
         let mut config: Self = merged.clone().try_deserialize().map_err(invalid)?;
+        let redis = &mut config.redis;
+        redis.url = resolve(&redis.url, "redis.url", env)?;
+        if let Some(password) = &mut redis.sentinel_password {
+            *password = resolve(password, "redis.sentinel_password", env)?;
+        }
         let mut table: toml::Table = merged.try_deserialize().map_err(invalid)?;
         table
             .iter_mut()
-            .for_each(|(_, value)| without_passwords(value));
+            .for_each(|(name, value)| without_secrets(name, value));
         config.shown =
             toml::to_string(&table).map_err(|error| Error::Invalid(error.to_string()))?;
         config.check()?;
@@ -328,13 +343,23 @@ impl Config {
     }
 }
 
-/// `scheme://user:password@host` loses what stands before the host.
-fn without_passwords(value: &mut toml::Value) {
+/// A key with one of these words in its name is a secret, unless it only says where the secret is.
+const SECRET_WORDS: [&str; 3] = ["password", "secret", "token"];
+
+/// What is named like a secret is left out, and `scheme://user:password@host` loses what stands before the host.
+fn without_secrets(name: &str, value: &mut toml::Value) {
     match value {
         toml::Value::Table(table) => table
             .iter_mut()
-            .for_each(|(_, value)| without_passwords(value)),
-        toml::Value::Array(items) => items.iter_mut().for_each(without_passwords),
+            .for_each(|(name, value)| without_secrets(name, value)),
+        toml::Value::Array(items) => items
+            .iter_mut()
+            .for_each(|value| without_secrets(name, value)),
+        toml::Value::String(text) if text.starts_with("env:") || text.starts_with("file:") => {}
+        // A password of digits alone is a number.
+        _ if SECRET_WORDS.iter().any(|word| name.contains(word)) => {
+            *value = toml::Value::String("[redacted]".to_owned());
+        }
         toml::Value::String(text) => {
             if let (Some(scheme), Some(at)) = (text.find("://"), text.rfind('@'))
                 && scheme < at
@@ -352,6 +377,55 @@ mod tests {
 
     fn with(name: &str, value: &str) -> Result<Config, Error> {
         Config::load(&[], &HashMap::from([(name.to_owned(), value.to_owned())]))
+    }
+
+    #[test]
+    fn no_password_is_shown() {
+        for (name, value) in [
+            ("PAIDAN__REDIS__URL", "redis://:hush@127.0.0.1:6379"),
+            ("PAIDAN__REDIS__SENTINEL_PASSWORD", "hush"),
+            ("PAIDAN__REDIS__SENTINEL_PASSWORD", "987654321"),
+        ] {
+            let shown = with(name, value).unwrap().to_string();
+            assert!(
+                shown.contains("[redacted]")
+                    && !shown.contains("hush")
+                    && !shown.contains("987654321"),
+                "{shown}"
+            );
+        }
+    }
+
+    #[test]
+    fn redis_secrets_may_be_elsewhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("password");
+        std::fs::write(&file, "hush\n").unwrap();
+        let reference = format!("file:{}", file.display());
+        let mut env = HashMap::from(
+            [
+                ("PAIDAN__REDIS__URL", "env:THERE"),
+                ("PAIDAN__REDIS__SENTINEL_PASSWORD", &reference),
+                ("THERE", "redis://:hush@10.0.0.1:6379"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        let config = Config::load(&[], &env).unwrap();
+        let redis = &config.redis;
+        assert_eq!(redis.url.expose_secret(), "redis://:hush@10.0.0.1:6379");
+        let password = redis.sentinel_password.as_ref().unwrap();
+        assert_eq!(password.expose_secret(), "hush");
+        let shown = config.to_string();
+        assert!(
+            shown.contains("env:THERE") && shown.contains(&reference) && !shown.contains("hush"),
+            "{shown}"
+        );
+        env.remove("THERE");
+        let error = Config::load(&[], &env).unwrap_err().to_string();
+        assert!(
+            error.contains("redis.url") && error.contains("THERE"),
+            "{error}"
+        );
     }
 
     #[test]

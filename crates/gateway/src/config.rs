@@ -119,8 +119,13 @@ impl Config {
             .clone()
             .try_deserialize()
             .map_err(sources::describe)?;
-        config.redis.url = secret::resolve(config.redis.url, sources)
-            .map_err(|text| Error::new("redis.url", text))?;
+        let redis = &mut config.redis;
+        redis.url =
+            secret::resolve(&redis.url, sources).map_err(|text| Error::new("redis.url", text))?;
+        if let Some(password) = &mut redis.sentinel_password {
+            *password = secret::resolve(password, sources)
+                .map_err(|text| Error::new("redis.sentinel_password", text))?;
+        }
         config.check()?;
         config.shown = redact::shown(merged);
         config.sources = sources.clone();

@@ -32,13 +32,19 @@ fn lines(path: &str, name: &str, value: &Value, text: &mut String) {
         }
         ValueKind::String(value) => text.push_str(&format!("{path} = {:?}\n", safe(name, value))),
         ValueKind::Nil => {}
+        // A password of digits alone is a number.
+        _ if is_secret(name) => text.push_str(&format!("{path} = \"[redacted]\"\n")),
         _ => text.push_str(&format!("{path} = {value}\n")),
     }
 }
 
+fn is_secret(name: &str) -> bool {
+    SECRET_WORDS.iter().any(|word| name.contains(word))
+}
+
 fn safe(name: &str, value: &str) -> String {
     let reference = value.starts_with("env:") || value.starts_with("file:");
-    if !reference && SECRET_WORDS.iter().any(|word| name.contains(word)) {
+    if !reference && is_secret(name) {
         return "[redacted]".to_owned();
     }
     // scheme://user:password@host

@@ -44,10 +44,10 @@ impl SecretRef {
 }
 
 /// A value that may be given as it is, because it need not hold a secret, or as a reference.
-pub(super) fn resolve(value: SecretString, sources: &Sources) -> Result<SecretString, String> {
+pub(super) fn resolve(value: &SecretString, sources: &Sources) -> Result<SecretString, String> {
     let text = value.expose_secret();
     if text.starts_with("env:") || text.starts_with("file:") {
         return SecretRef::try_from(text.to_owned())?.read(sources);
     }
-    Ok(value)
+    Ok(value.clone())
 }

@@ -363,6 +363,18 @@ async fn the_environment_is_enough() {
         text.contains("endpoints.sales.keys.0.token = \"env:SALES_TOKEN\""),
         "{text}"
     );
+    let (good, text) = check(&[("PAIDAN__REDIS__SENTINEL_PASSWORD", "env:NOWHERE")]);
+    assert!(
+        !good && text.contains("redis.sentinel_password") && text.contains("NOWHERE"),
+        "{text}"
+    );
+    for password in ["hush", "987654321"] {
+        let (good, text) = check(&[("PAIDAN__REDIS__SENTINEL_PASSWORD", password)]);
+        assert!(
+            good && text.contains("redis.sentinel_password = \"[redacted]\""),
+            "{text}"
+        );
+    }
     let unknown = check(&[("PAIDAN__STORE__TIMEOUT", "1")]);
     assert!(
         !unknown.0 && unknown.1.contains("store") && unknown.1.contains("timeout"),
