@@ -24,11 +24,22 @@ use crate::{
     refusal::Refusal,
 };
 
-/// Bytes of bodies in memory, over all workers.
+/// A body above this is a large one. WeCom's callbacks have 1 to 2 KiB, few have more than 8: with the defaults there is
+/// room for one of them on every connection in the part of the budget that large bodies cannot have.
+const SMALL: usize = 8 * 1024;
+
+/// Bytes of bodies in memory, over all workers. Large ones may have one half of it, so that a few senders of large bodies
+/// that never end cannot hold up everybody else.
 #[derive(Debug, Clone)]
 pub(crate) struct Budget {
-    used: Arc<AtomicUsize>,
+    used: Arc<Used>,
     limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    all: AtomicUsize,
+    large: AtomicUsize,
 }
 
 /// A part of the budget, given back when dropped.
@@ -47,7 +58,7 @@ impl Budget {
     }
 
     pub(crate) fn used(&self) -> usize {
-        self.used.load(Relaxed)
+        self.used.all.load(Relaxed)
     }
 
     fn share(&self) -> Share {
@@ -60,17 +71,25 @@ impl Budget {
 
 impl Share {
     fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
+        let Budget { used, limit } = &self.budget;
+        let was_small = self.bytes <= SMALL;
         self.bytes += bytes;
-        match self.budget.used.fetch_add(bytes, Relaxed) + bytes {
-            used if used <= self.budget.limit => Ok(()),
-            _ => Err(Refusal::Busy),
+        let mut fits = used.all.fetch_add(bytes, Relaxed) + bytes <= *limit;
+        if self.bytes > SMALL {
+            let more = if was_small { self.bytes } else { bytes };
+            fits &= used.large.fetch_add(more, Relaxed) + more <= limit / 2;
         }
+        if fits { Ok(()) } else { Err(Refusal::Busy) }
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.used.fetch_sub(self.bytes, Relaxed);
+        let used = &self.budget.used;
+        used.all.fetch_sub(self.bytes, Relaxed);
+        if self.bytes > SMALL {
+            used.large.fetch_sub(self.bytes, Relaxed);
+        }
     }
 }
 
@@ -159,4 +178,32 @@ pub(crate) fn discard(headers: &HeaderMap, mut body: Incoming, time: Duration) {
     }
     let drain = async move { while let Some(Ok(_)) = body.frame().await {} };
     drop(tokio::spawn(tokio::time::timeout(time, drain)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_bodies_have_one_half_and_all_together_the_whole() {
+        let budget = Budget::new(100_000);
+        let mut large = budget.share();
+        large.grow(SMALL).unwrap();
+        large.grow(50_000 - SMALL).unwrap();
+        let mut other = budget.share();
+        other.grow(SMALL).unwrap();
+        assert_eq!(other.grow(1), Err(Refusal::Busy));
+        drop(other);
+        let mut small: Vec<Share> = (0..5).map(|_| budget.share()).collect();
+        for share in &mut small {
+            share.grow(SMALL).unwrap();
+        }
+        assert_eq!(budget.used(), 50_000 + 5 * SMALL);
+        assert_eq!(budget.share().grow(10_000), Err(Refusal::Busy));
+        let mut last = budget.share();
+        assert_eq!(last.grow(50_001 - 5 * SMALL), Err(Refusal::Busy));
+        drop((large, small, last));
+        assert_eq!(budget.used(), 0);
+        budget.share().grow(50_000).unwrap();
+    }
 }
