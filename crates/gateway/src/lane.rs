@@ -26,6 +26,10 @@ use wecom::event::Event;
 
 use crate::{config, health::Health, metrics::Metrics, refusal::Refusal, store::CorpInbox};
 
+/// What the allocator reads again. Other marks that a duplicate could leave (of customer groups, tags, 微信客服, archived
+/// chats) would stay for ever: nobody reads them yet.
+const READ_AGAIN: [&str; 2] = ["pair", "member"];
+
 /// Callbacks of one corp that wait for their append, in all workers of the process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waiting(Arc<AtomicUsize>);
@@ -210,7 +214,10 @@ fn answer(
     for ((delivery, waiter), appended) in deliveries.into_iter().zip(waiters).zip(appended) {
         if appended == Appended::Duplicate && delivery.dirty.is_none() {
             let event = Event::parse(&delivery.plaintext).ok();
-            if let Some((kind, entity)) = event.and_then(|event| event.repeatable()) {
+            let read_again = event
+                .and_then(|event| event.repeatable())
+                .filter(|(kind, _)| READ_AGAIN.contains(kind));
+            if let Some((kind, entity)) = read_again {
                 again.0.push(delivery.with_dirty(kind, entity));
                 again.1.push(waiter);
                 continue;
