@@ -60,7 +60,8 @@ fn redis_keeps_what_it_acknowledged_and_evicts_nothing() {
 }
 
 /// What runs before Redis, on a file that a crash left in the middle of a script call: the whole call is cut off, and
-/// Redis gets the arguments it would have got. Without a file it is just started.
+/// Redis gets the arguments it would have got. Without a file it is just started. A file whose damage is not at its end is
+/// left as it is, and Redis is not started.
 #[test]
 fn redis_starts_from_a_mended_file() {
     let redis = &services()["redis"];
@@ -73,16 +74,19 @@ fn redis_starts_from_a_mended_file() {
     std::fs::write(&stub, "#!/bin/sh\nprintf '<%s>' \"$@\"\n").unwrap();
     std::fs::set_permissions(&stub, std::fs::Permissions::from_mode(0o755)).unwrap();
     let data = folder.path().to_str().unwrap();
-    let start = || {
+    let run = || {
         let path = std::env::var("PATH").unwrap();
         let script = script
             .replace("$$", "$")
             .replace("/data/", &format!("{data}/"));
-        let output = std::process::Command::new(shell)
+        std::process::Command::new(shell)
             .args(["-c", &script, name, "redis-server", "--save", "", "a b"])
             .env("PATH", format!("{data}:{path}"))
             .output()
-            .unwrap();
+            .unwrap()
+    };
+    let start = || {
+        let output = run();
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(output.status.success(), "{text}");
         text
@@ -113,6 +117,23 @@ fn redis_starts_from_a_mended_file() {
     assert!(start().ends_with(started));
     assert_eq!(std::fs::read(&file).unwrap(), whole[..second]);
     // What is in order is left alone.
+    assert_eq!(start(), started);
+    assert_eq!(std::fs::read(&file).unwrap(), whole[..second]);
+
+    let mut damaged = whole[..second].to_vec();
+    damaged.extend_from_slice(&[0; 16]);
+    damaged.resize(second + 1024 * 1024 + 1, b'x');
+    std::fs::write(&file, &damaged).unwrap();
+    let output = run();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && said.contains("cut off 1048577 bytes"),
+        "{said}"
+    );
+    assert!(output.stdout.is_empty(), "Redis was started");
+    assert_eq!(std::fs::read(&file).unwrap(), damaged);
+    damaged.pop();
+    std::fs::write(&file, &damaged).unwrap();
     assert!(start().ends_with(started));
     assert_eq!(std::fs::read(&file).unwrap(), whole[..second]);
 }

@@ -13,6 +13,8 @@ use crate::process::{Process, Spec, find};
 use crate::progress::say;
 
 const START_LIMIT: Duration = Duration::from_secs(60);
+/// A crash leaves at most one call half written. What is more than this is damage, and everything behind it would go.
+const MOST_TO_CUT: u64 = 1024 * 1024;
 /// The first version whose scripts may begin with `#!lua`.
 const LEAST: u32 = 7;
 
@@ -68,25 +70,44 @@ fn spec(program: &Path, folder: &Path, data: &Path, port: u16, keep: Keep) -> Sp
 }
 
 /// Cuts an incomplete script call off the end of the append-only file, at its beginning: loading alone would cut off
-/// only the last command of it and run the rest.
+/// only the last command of it and run the rest. Refuses to cut off more than a crash leaves.
 fn mend(data: &Path) -> anyhow::Result<()> {
     let manifest = data.join("appendonlydir/appendonly.aof.manifest");
     let (true, Some(program)) = (manifest.exists(), find("redis-check-aof")) else {
         return Ok(());
     };
+    let checked = Command::new(&program).arg(&manifest).output()?;
+    if checked.status.success() {
+        return Ok(());
+    }
+    let found = String::from_utf8_lossy(&checked.stdout);
+    let cut = cut_off(&found);
+    anyhow::ensure!(
+        cut.is_some_and(|bytes| (1..=MOST_TO_CUT).contains(&bytes)),
+        "{} is damaged, and redis-check-aof --fix would cut off everything behind the damage, which is more than a crash \
+         leaves: look at it yourself, or remove the folder\n{found}",
+        manifest.display()
+    );
     let mut check = Command::new(program)
         .arg("--fix")
         .arg(manifest)
         .stdin(std::process::Stdio::piped())
         .stdout(std::process::Stdio::null())
         .spawn()?;
-    // It asks only when there is something to mend.
     if let Some(mut answer) = check.stdin.take() {
         answer.write_all(b"y\n").ok();
     }
     let status = check.wait()?;
     anyhow::ensure!(status.success(), "redis-check-aof --fix: {status}");
     Ok(())
+}
+
+/// How many bytes stand behind the first damage, as `redis-check-aof` says of the file that it looked at last.
+fn cut_off(found: &str) -> Option<u64> {
+    let line = found
+        .lines()
+        .rfind(|line| line.starts_with("AOF analyzed: "))?;
+    line.rsplit_once(" diff=")?.1.trim().parse().ok()
 }
 
 /// Refuses a server that is too old for our scripts.
@@ -182,6 +203,28 @@ mod tests {
             let redis = Redis::start(folder.path(), Keep::Everything, None).unwrap();
             assert_eq!(seen(&redis), [3; 3], "cut at {end}");
         }
+    }
+
+    /// A bad sector in the middle: the hours behind it are not thrown away without asking.
+    #[test]
+    fn more_than_a_crash_leaves_is_not_cut_off() {
+        let folder = tempfile::tempdir().unwrap();
+        let (whole, second) = two_calls(folder.path());
+        let mut damaged = whole[..second].to_vec();
+        damaged.extend_from_slice(&[0; 16]);
+        while damaged.len() < second + MOST_TO_CUT as usize {
+            damaged.extend_from_slice(&whole[second..]);
+        }
+        let start = |bytes: &[u8]| {
+            std::fs::write(folder.path().join(FILE), bytes).unwrap();
+            Redis::start(folder.path(), Keep::Everything, None)
+        };
+        let most = &damaged[..second + MOST_TO_CUT as usize];
+        let more = &damaged[..=second + MOST_TO_CUT as usize];
+        let refused = start(more).unwrap_err().to_string();
+        assert!(refused.contains("is damaged"), "{refused}");
+        assert_eq!(std::fs::read(folder.path().join(FILE)).unwrap(), more);
+        assert_eq!(seen(&start(most).unwrap()), [1; 3]);
     }
 
     #[test]

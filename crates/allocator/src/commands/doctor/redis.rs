@@ -113,8 +113,8 @@ fn truncated(setup: &Setup) -> Check {
     let mend = "after a power failure the append-only file can end in the middle of one of our calls, and Redis would go on \
                 from there: half of what the call did comes back with a later restart, for example a customer who counts for a \
                 member and whom nobody has. Set aof-load-truncated no, so that Redis refuses such a file, and run \
-                `redis-check-aof --fix appendonlydir/appendonly.aof.manifest` before every start, which cuts the whole call off; \
-                docker-compose.yml does both";
+                `redis-check-aof appendonlydir/appendonly.aof.manifest` before every start, and once more with --fix, which cuts \
+                the whole call off, when it finds a few bytes to cut off (diff=) and not hours; docker-compose.yml does it all";
     let verdict = |value: &str| match value {
         "no" => Verdict::Ok,
         _ => Verdict::Warning,
