@@ -40,8 +40,8 @@ enum Command {
     },
     /// Check stores, secrets, WeCom and the callback address, and say how to mend what is wrong.
     Doctor {
-        /// Public base URL of the gateway, for example https://wecom.example.com: checks that callbacks can arrive.
-        #[arg(long)]
+        /// Public URL of an endpoint, for example https://wecom.example.com/callback/main: checks that callbacks can arrive.
+        #[arg(long, value_name = "URL")]
         callback: Option<String>,
         /// One JSON line for each check.
         #[arg(long)]

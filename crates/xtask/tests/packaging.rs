@@ -320,6 +320,21 @@ fn the_allocators_file_is_one_that_the_allocator_accepts() {
     }
 }
 
+/// `doctor` wants the URL of an endpoint; a base URL is not one.
+#[test]
+fn the_doctor_is_given_an_endpoint() {
+    for name in ["README.md", "README.zh-CN.md", "docker-compose.yml"] {
+        let text = read(name);
+        let mut urls = text
+            .split("--callback https://")
+            .skip(1)
+            .map(|rest| rest.split_whitespace().next().unwrap())
+            .peekable();
+        assert!(urls.peek().is_some(), "{name}");
+        assert!(urls.all(|url| url.ends_with("/callback/main")), "{name}");
+    }
+}
+
 #[test]
 fn the_dockerfile_builds_in_stages_and_runs_as_nobody_special() {
     let dockerfile = read("Dockerfile");

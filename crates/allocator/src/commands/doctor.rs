@@ -88,8 +88,8 @@ pub async fn run(
             "check postgres.url, that the server runs, and that the user may log in",
         )),
     }
-    if let Some(base) = callback {
-        checks.push(reachable(&base).await);
+    if let Some(url) = callback {
+        checks.push(reachable(&url).await);
     }
     print(&checks, json)?;
     let failed = checks.iter().any(|check| check.verdict == Verdict::Failed);
@@ -208,7 +208,7 @@ async fn state(app: &App, corp: &CorpApp) -> Check {
 }
 
 /// A callback address without parameters answers 400 when it is ours (and 404 when the endpoint is unknown).
-async fn reachable(base: &str) -> Check {
+async fn reachable(url: &str) -> Check {
     let name = "callback address";
     let client = match reqwest::Client::builder()
         .timeout(Duration::from_secs(5))
@@ -217,7 +217,7 @@ async fn reachable(base: &str) -> Check {
         Ok(client) => client,
         Err(error) => return Check::new(name, Verdict::Failed, error.to_string(), "this is a bug"),
     };
-    match client.get(base).send().await {
+    match client.get(url).send().await {
         Ok(answer) if answer.status() == 400 => {
             Check::new(name, Verdict::Ok, "answers as a gateway does", "")
         }
