@@ -195,7 +195,16 @@ fn there_are_two_of_each_behind_the_proxy_and_a_migration_before_the_allocators(
 #[test]
 fn only_the_proxy_is_reached_from_outside_and_the_stores_have_no_way_out() {
     for (name, service) in services() {
-        assert_eq!(service["ports"].is_null(), name != "proxy", "{name}");
+        match name.as_str() {
+            "proxy" => assert!(!service["ports"].is_null()),
+            // On this machine alone, and nobody starts it by accident.
+            "wecom-sim" => {
+                let ports = words(&service["ports"]);
+                assert!(ports.iter().all(|port| port.starts_with("127.0.0.1:")));
+                assert_eq!(words(&service["profiles"]), ["sim"]);
+            }
+            _ => assert!(service["ports"].is_null(), "{name}"),
+        }
         let networks = words(&service["networks"]);
         if ["redis", "postgres"].contains(&name.as_str()) {
             assert_eq!(networks, ["stores"], "{name}");
@@ -318,6 +327,43 @@ fn the_allocators_file_is_one_that_the_allocator_accepts() {
     for (name, corp) in &config.corps {
         corp.secret.read(name, &environment).unwrap();
     }
+}
+
+/// The fake knows the corp, the app and the secrets that the programs get when .env is as .env.example says.
+#[test]
+fn the_fakes_file_goes_with_those_of_the_programs() {
+    let sim = wecom_sim::Config::load(&root().join("config/compose/wecom-sim.toml")).unwrap();
+    let [corp] = sim.corps.as_slice() else {
+        panic!("{:?}", sim.corps)
+    };
+    let [app] = corp.apps.as_slice() else {
+        panic!("{:?}", corp.apps)
+    };
+    let parsed = |name: &str| -> toml::Table { toml::from_str(&read(name)).unwrap() };
+    let allocator = parsed("config/compose/allocator.toml");
+    let gateway = parsed("config/compose/gateway.toml");
+    let agent = Some(i64::from(app.agent_id));
+    assert_eq!(allocator["corps"][&corp.id]["agent_id"].as_integer(), agent);
+    let endpoint = &gateway["endpoints"]["main"];
+    assert_eq!(endpoint["corp_id"].as_str(), Some(corp.id.as_str()));
+    assert_eq!(endpoint["agent_id"].as_integer(), agent);
+
+    let callback = app.callback.as_ref().unwrap();
+    assert_eq!(callback.urls, ["http://proxy:8080/callback/main"]);
+    let example = read(".env.example");
+    for (name, value) in [
+        ("WECOM_BASE_URL", "http://wecom-sim:9000"),
+        ("WECOM_APP_SECRET", &app.secret.0),
+        ("WECOM_CALLBACK_TOKEN", &callback.token.0),
+        ("WECOM_CALLBACK_AES_KEY", &callback.aes_key.0),
+    ] {
+        let line = format!("# {name}={value}");
+        assert!(example.lines().any(|known| known == line), "{line}");
+    }
+    let service = &services()["wecom-sim"];
+    let mounted = service["environment"]["WECOM_SIM_CONFIG"].as_str().unwrap();
+    let volume = format!("./config/compose/wecom-sim.toml:{mounted}:ro");
+    assert_eq!(words(&service["volumes"]), [volume]);
 }
 
 /// `doctor` wants the URL of an endpoint; a base URL is not one.
