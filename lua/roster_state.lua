@@ -418,7 +418,7 @@ local function finish(name, fields)
   end
   seq = seq + 1
   put('corp', pack('<dddd', seq, now, lease, turn))
-  call(unpack(set_args))
+  if #set_args > 1 then call(unpack(set_args)) end
   if #del_args > 1 then call(unpack(del_args)) end
   local more = '0'
   for i = 1, #touched do

@@ -77,6 +77,30 @@ async fn ten_thousand_members_are_one_pool() {
     }
 }
 
+/// Keys are written in parts of 2,000: the last part may be empty then.
+#[tokio::test]
+async fn a_change_that_fills_its_parts_exactly_leaves_the_corp_open() {
+    for n in 1_997..=2_000 {
+        let mut twin = Twin::new().await;
+        let until = twin.now + HOUR;
+        let here = named(n).into_iter().map(|(member, _)| PresenceChange {
+            member,
+            lease_until_ms: until,
+        });
+        for part in here.collect::<Vec<_>>().chunks(MAX_BATCH) {
+            twin.apply(Op::Presence(part.to_vec())).await;
+        }
+        let config = PoolConfig::new(pool("g"), 1, Strategy::WeightedRoundRobin, named(n)).unwrap();
+        twin.apply(Op::SetPool(config)).await;
+        twin.apply(Op::RemovePool {
+            pool: pool("g"),
+            version: 2,
+        })
+        .await;
+        twin.compare().await;
+    }
+}
+
 #[tokio::test]
 async fn batches_are_split_or_refused() {
     let (_, redis) = open_corp().await;
