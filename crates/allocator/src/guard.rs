@@ -28,6 +28,9 @@ pub enum Error {
     Roster(#[from] roster::Error),
     #[error("quota")]
     Quota(#[from] quota::Error),
+    /// Redis still has it, and a rebuild would wipe it.
+    #[error("the rest of the log could not be written")]
+    Rest(#[source] writer::Error),
     #[error("log entry {seq} cannot be folded")]
     Fold { seq: u64, source: allocation::Error },
     #[error("snapshot {seq} cannot be read")]
@@ -88,7 +91,7 @@ pub async fn rebuild(app: &App, corp: &CorpApp) -> Result<u64, Error> {
         .begin_rebuild(generation)
         .await
         .map_err(stale(generation))?;
-    drain(app, corp).await;
+    drain(app, corp).await?;
     let (mut state, snapshot_seq) = start(app, corp).await?;
     loop {
         fold_rest(app, corp, &mut state, snapshot_seq).await?;
@@ -121,17 +124,21 @@ fn stale(generation: u64) -> impl Fn(roster::Error) -> Error {
     }
 }
 
-/// What Redis still has of the log goes to the ledger first. Nothing may be left to read: that is what a rebuild is for.
-async fn drain(app: &App, corp: &CorpApp) {
+/// What Redis still has of the log goes to the ledger first: its decisions were answered. Only a log that does not go on
+/// where the ledger ends is given up, as that is what a rebuild is for; after any other failure the rebuild begins again.
+async fn drain(app: &App, corp: &CorpApp) -> Result<(), Error> {
     loop {
         match writer::turn(app, corp).await {
             Ok(writer::Turn::Wrote(_)) => {}
             Ok(writer::Turn::Taken) => tokio::time::sleep(Duration::from_millis(20)).await,
-            Ok(writer::Turn::Idle { .. }) => return,
-            Err(error) => {
-                tracing::warn!(corp = %corp.id, error = %error, "the rest of the log is not to be had");
-                return;
+            Ok(writer::Turn::Idle { .. }) => return Ok(()),
+            // The batch is written; only the closing of its conflicts was refused, as the corp is closed.
+            Err(writer::Error::Roster(roster::Error::NotReady)) => {}
+            Err(error @ writer::Error::Lost { .. }) => {
+                tracing::warn!(corp = %corp.id, error = %error, "the rest of the log is lost");
+                return Ok(());
             }
+            Err(error) => return Err(Error::Rest(error)),
         }
     }
 }
