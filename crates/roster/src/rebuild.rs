@@ -119,6 +119,10 @@ impl<C: Connection> CorpRoster<C> {
                             // Rust writes the shortest text that reads back as the same number.
                             call.extend([format!("{score:?}").into_bytes(), member.clone()]);
                         }
+                        // A set alone may be many calls.
+                        if call.len() >= RESTORE_ARGS {
+                            self.restore_part(&generation, &mut call).await?;
+                        }
                     }
                 }
             }

@@ -1,9 +1,11 @@
 //! Large batches and large pools.
 
 use allocation::{
-    Error as RuleError, MAX_BATCH, MAX_MEMBERS, Op, PoolConfig, PresenceChange, Strategy, Weight,
+    Dump, Error as RuleError, MAX_BATCH, MAX_MEMBERS, Op, PoolConfig, PresenceChange, Strategy,
+    Value, Weight,
 };
 use roster::Error;
+use test_redis::{Options, Server};
 
 use crate::support::*;
 
@@ -129,4 +131,34 @@ async fn batches_are_split_or_refused() {
     assert_eq!(sizes, [MAX_BATCH, MAX_BATCH, 1]);
     let payloads: Vec<_> = log.into_iter().map(|entry| entry.payload).collect();
     assert_eq!(payloads, [Some(r#"{"who":"me"}"#.to_owned()), None, None]);
+}
+
+/// Half a million who wait are not one call of a million arguments.
+#[tokio::test]
+async fn a_large_set_is_restored_in_parts() {
+    const N: u32 = 20_000;
+    let server = Server::start(Options::default());
+    let (_, redis) = open_corp_on(&server).await;
+    server.cli(&["CONFIG", "SET", "slowlog-max-len", "1000"]);
+    server.cli(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    let waiting = (0..N)
+        .map(|i| (i.to_be_bytes().to_vec(), f64::from(i)))
+        .collect();
+    let mut dump = Dump::default();
+    dump.keys
+        .insert("waiting:g".to_owned(), Value::Sorted(waiting));
+    redis.begin_rebuild(2).await.unwrap();
+    redis.restore(&dump, 2).await.unwrap();
+    let calls = server.cli(&["SLOWLOG", "GET", "-1"]);
+    let sizes: Vec<u32> = calls
+        .lines()
+        .filter_map(|line| {
+            let (_, rest) = line.split_once("... (")?;
+            rest.split_once(" more arguments")?.0.parse().ok()
+        })
+        .collect();
+    let sum: u32 = sizes.iter().sum();
+    assert!(sum > 2 * N - 1_000, "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size < 8_000), "{sizes:?}");
+    assert_same(&redis.dump().await.unwrap(), &dump);
 }
