@@ -119,7 +119,7 @@ else
   got = call('MGET', PREFIX .. 'ready', corp_key, first_pool, first_open)
 end
 if not got[1] then return redis.error_reply('NOT_READY the corp is closed') end
-if not got[2] then return general(3, {}) end
+if not got[2] or #got[2] < 32 then return general(3, {}) end
 local at = ARGV[1]
 local now = tonumber(at)
 if not now then
@@ -144,7 +144,7 @@ for i = 3, n_args, 6 do
   if many then pool, v = pools[pool_id], numbers[pool_id] end
   if not v then
     pool = i == 3 and got[3] or call('GET', PREFIX .. 'pool:' .. pool_id)
-    if not pool or #pool % 16 ~= 8 then break end
+    if not pool or #pool < 40 or #pool % 16 ~= 8 then break end
     v = { unpack_struct(sub(DOUBLES, 1, 1 + #pool / 8), pool) }
     v[#v] = nil
     if many then numbers[pool_id] = v end
@@ -158,6 +158,7 @@ for i = 3, n_args, 6 do
     id = sub(popped[1], 9)
   else
     class = choose(v)
+    if not class then break end
     local letter = (class - 4) / 2
     key = PREFIX .. 'class:' .. sub(LETTERS, letter, letter) .. ':' .. pool_id
     local two = call('ZRANGE', key, 0, 1, 'WITHSCORES')

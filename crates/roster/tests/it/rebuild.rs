@@ -361,3 +361,33 @@ async fn the_log_is_read_waited_for_and_trimmed() {
     assert_eq!(redis.log_read(12, 100).await.unwrap(), []);
     assert_eq!(redis.log_read(9, 2).await.unwrap().len(), 2);
 }
+
+/// The plain way of `decide` found what cannot be after it had decided for others: closed, as in the general way.
+#[tokio::test]
+async fn numbers_that_cannot_be_close_the_corp() {
+    let five = |numbers: [f64; 5]| numbers.map(f64::to_le_bytes).concat();
+    for (key, bytes) in [
+        ("pool:h", five([0.0, 0.0, 1000.0, 0.0, 1.0])), // somebody can be picked, from no class
+        ("pool:h", vec![0; 8]),
+        ("corp", vec![0; 8]),
+    ] {
+        let mut twin = Twin::new().await;
+        for name in ["g", "h"] {
+            twin.pool(name, 1, FAIR, &[("ma", "1")]).await;
+        }
+        twin.on(&["ma"]).await;
+        let mut connection = test_redis::shared().connection().await;
+        redis::cmd("SET")
+            .arg(format!("{{{}}}:v1:{key}", twin.corp))
+            .arg(&bytes)
+            .query_async::<()>(&mut connection)
+            .await
+            .unwrap();
+        let asked = vec![request("g", "c1"), request("h", "c2")];
+        assert!(not_ready(
+            twin.redis.decide(asked, "", Some(twin.now)).await
+        ));
+        let status = twin.redis.status().await.unwrap();
+        assert_eq!(status.generation, None, "{key}");
+    }
+}
