@@ -10,4 +10,5 @@ mod probes;
 mod refusals;
 mod results;
 mod shutdown;
+mod superseded;
 mod surge;

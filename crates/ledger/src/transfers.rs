@@ -1,6 +1,7 @@
 //! Customers on their way from one member to another. Our own record is what a transfer is recognised by: the
 //! events and answers of WeCom name neither the giver nor the attempt.
 
+mod onward;
 mod state;
 mod step;
 

@@ -1,7 +1,5 @@
 //! How a transfer's end settles its allocation. Settling twice is settling once, so every path may come here again.
 
-use std::collections::HashSet;
-
 use allocation::{
     AllocationId, MemberId, Reason, Reassigned, Reassignment, SetMember, Settlement,
     SettlementOutcome,
@@ -16,6 +14,8 @@ use crate::{
     payload::Payload,
     permit,
 };
+
+use super::rules;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -51,6 +51,12 @@ pub async fn settle(
     let Some(allocation) = open(app, corp, transfer.allocation).await? else {
         return Ok(());
     };
+    if superseded(&allocation, transfer) {
+        return match end {
+            TransferState::Done => onward(app, corp, &allocation, &transfer.taker).await,
+            _ => Ok(()),
+        };
+    }
     match end {
         TransferState::Done => settled(corp, &allocation, SettlementOutcome::Done).await,
         TransferState::Refused | TransferState::Capped | TransferState::Failed => {
@@ -70,15 +76,11 @@ pub async fn refused(
     let Some(allocation) = open(app, corp, transfer.allocation).await? else {
         return Ok(());
     };
+    if superseded(&allocation, transfer) {
+        return Ok(());
+    }
     match fault {
-        Fault::Customer => {
-            settled(
-                corp,
-                &allocation,
-                SettlementOutcome::Kept(transfer.giver.clone()),
-            )
-            .await
-        }
+        Fault::Customer => kept(app, corp, &allocation, &transfer.giver).await,
         Fault::Picture => {
             where_he_is(app, corp, &allocation, &transfer.giver, &transfer.taker).await
         }
@@ -122,6 +124,66 @@ async fn open(
     Ok(row.filter(|row| row.state == AllocationState::Open && row.settled_ms.is_none()))
 }
 
+/// The customer was given to another member since: what becomes of this transfer does not settle the allocation.
+fn superseded(allocation: &Allocation, transfer: &Transfer) -> bool {
+    allocation.member.as_ref() != Some(&transfer.taker)
+}
+
+/// An earlier transfer brought the customer to a member whom he is not for any more: from him he goes to the member he is
+/// for.
+async fn onward(
+    app: &App,
+    corp: &CorpApp,
+    allocation: &Allocation,
+    from: &MemberId,
+) -> Result<(), Error> {
+    let Some(taker) = &allocation.member else {
+        return Ok(());
+    };
+    let now_ms = app.now_ms();
+    let (id, subject) = (allocation.id, allocation.subject);
+    let (transfer, effect) = rules::start(now_ms, id, subject, from, taker, Some(allocation.epoch));
+    let transfers = app.ledger.transfers();
+    if transfers
+        .plan_onward(&corp.id, allocation, &transfer, &effect, now_ms)
+        .await?
+    {
+        corp.effects_due.notify_waiters();
+    }
+    Ok(())
+}
+
+/// The giver keeps the customer, unless an earlier transfer is still moving him: its end says where he is.
+async fn kept(
+    app: &App,
+    corp: &CorpApp,
+    allocation: &Allocation,
+    giver: &MemberId,
+) -> Result<(), Error> {
+    let earlier = earlier(app, corp, allocation).await?;
+    if earlier.iter().any(moving) {
+        return Ok(());
+    }
+    settled(corp, allocation, SettlementOutcome::Kept(giver.clone())).await
+}
+
+/// Transfers of the allocation to members whom it was taken from since, oldest first.
+async fn earlier(
+    app: &App,
+    corp: &CorpApp,
+    allocation: &Allocation,
+) -> Result<Vec<Transfer>, Error> {
+    let transfers = app.ledger.transfers();
+    let mut all = transfers.of_allocations(&corp.id, &[allocation.id]).await?;
+    all.retain(|transfer| superseded(allocation, transfer));
+    Ok(all)
+}
+
+/// It may end with the customer at its taker.
+fn moving(transfer: &Transfer) -> bool {
+    transfer.started_ms.is_some() && transfer.ended_ms.is_none()
+}
+
 async fn settled(
     corp: &CorpApp,
     allocation: &Allocation,
@@ -145,7 +207,7 @@ async fn settled(
 }
 
 /// Reads who follows the customer now. WeCom's answers contradict each other about what a refusal leaves behind, so
-/// nothing is assumed.
+/// nothing is assumed. Nothing is given up while any member has him.
 async fn where_he_is(
     app: &App,
     corp: &CorpApp,
@@ -153,42 +215,80 @@ async fn where_he_is(
     giver: &MemberId,
     taker: &MemberId,
 ) -> Result<(), Error> {
+    let earlier = earlier(app, corp, allocation).await?;
+    if earlier.iter().any(moving) {
+        // Its end comes here again.
+        return Ok(());
+    }
     let customer = app
         .ledger
         .customers()
         .find(&corp.id, &allocation.subject)
         .await?;
     let followers = match customer.and_then(|customer| customer.external_id) {
-        Some(external_userid) => followers(app, corp, &external_userid).await?,
-        None => HashSet::new(),
+        Some(external_userid) => relations(app, corp, &external_userid).await?,
+        None => Vec::new(),
     };
-    let outcome = if followers.contains(taker) {
-        SettlementOutcome::Done
-    } else if followers.contains(giver) {
-        SettlementOutcome::Kept(giver.clone())
-    } else {
-        let Ok(reason) = Reason::new("relation_gone") else {
-            return Ok(());
-        };
-        SettlementOutcome::Void(reason)
+    let outcome = match place(&members(followers), &earlier, giver, taker) {
+        Place::Taker => SettlementOutcome::Done,
+        Place::Stays(member) => SettlementOutcome::Kept(member),
+        Place::Onward(from) => return onward(app, corp, allocation, &from).await,
+        Place::Nobody => {
+            let Ok(reason) = Reason::new("relation_gone") else {
+                return Ok(());
+            };
+            SettlementOutcome::Void(reason)
+        }
     };
     settled(corp, allocation, outcome).await
 }
 
-/// The members who have this customer now; nobody, if there is no such relation any more.
-pub async fn followers(
-    app: &App,
-    corp: &CorpApp,
-    external_userid: &str,
-) -> Result<HashSet<MemberId>, Error> {
-    Ok(relations(app, corp, external_userid)
-        .await?
-        .into_iter()
-        .filter_map(|follower| MemberId::new(follower.userid).ok())
-        .collect())
+/// What follows from where a customer is.
+#[derive(Debug, PartialEq, Eq)]
+enum Place {
+    Taker,
+    /// With this member, who keeps him.
+    Stays(MemberId),
+    /// With a member to whom an earlier transfer of the allocation brought him.
+    Onward(MemberId),
+    Nobody,
 }
 
-/// The same with all that WeCom says about each relation.
+/// `followers`: who got him last comes first. `earlier`: transfers of the same allocation, oldest first.
+fn place(
+    followers: &[MemberId],
+    earlier: &[Transfer],
+    giver: &MemberId,
+    taker: &MemberId,
+) -> Place {
+    if followers.contains(taker) {
+        return Place::Taker;
+    }
+    // A read may lag and name the giver still.
+    let brought = earlier.iter().rev().find(|transfer| {
+        transfer.state == TransferState::Done && followers.contains(&transfer.taker)
+    });
+    match brought {
+        Some(transfer) if transfer.taker != *giver => Place::Onward(transfer.taker.clone()),
+        _ if followers.contains(giver) => Place::Stays(giver.clone()),
+        _ => match followers.first() {
+            Some(other) => Place::Stays(other.clone()),
+            None => Place::Nobody,
+        },
+    }
+}
+
+/// Who got the customer last comes first.
+fn members(mut followers: Vec<wecom::client::FollowUser>) -> Vec<MemberId> {
+    followers.sort_by_key(|follower| std::cmp::Reverse(follower.createtime));
+    followers
+        .into_iter()
+        .filter_map(|follower| MemberId::new(follower.userid).ok())
+        .collect()
+}
+
+/// The members who have this customer now, with all that WeCom says about each relation; nobody, if there is no such
+/// relation any more.
 pub async fn relations(
     app: &App,
     corp: &CorpApp,
@@ -246,14 +346,7 @@ async fn another(
         .await?;
     corp.log_grew.notify_one();
     match applied.answer {
-        Reassigned::Nobody => {
-            settled(
-                corp,
-                allocation,
-                SettlementOutcome::Kept(transfer.giver.clone()),
-            )
-            .await
-        }
+        Reassigned::Nobody => kept(app, corp, allocation, &transfer.giver).await,
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! Which transfers a decision needs. Pure.
 
 use allocation::{AllocationId, MemberId, SubjectKey};
-use ledger::{Change, NewTransfer, TransferKind};
+use ledger::{Change, NewEffect, NewTransfer, TransferKind};
 use uuid::Uuid;
 
 use crate::effect::Effect;
@@ -16,15 +16,29 @@ pub fn plan(
     epoch: Option<u64>,
     changes: &mut Vec<Change>,
 ) {
+    let (transfer, effect) = start(at_ms, allocation, subject, giver, taker, epoch);
+    changes.push(Change::Transfer(transfer));
+    changes.push(Change::Effect(effect));
+}
+
+/// The two alone.
+pub(super) fn start(
+    at_ms: u64,
+    allocation: AllocationId,
+    subject: SubjectKey,
+    giver: &MemberId,
+    taker: &MemberId,
+    epoch: Option<u64>,
+) -> (NewTransfer, NewEffect) {
     let id = Uuid::now_v7();
-    changes.push(Change::Transfer(NewTransfer {
+    let transfer = NewTransfer {
         id,
         allocation: Some(allocation),
         subject,
         giver: giver.clone(),
         taker: taker.clone(),
         kind: TransferKind::InService,
-    }));
+    };
     let effect = Effect::Transfer {
         giver: giver.to_string(),
         taker: taker.to_string(),
@@ -33,5 +47,5 @@ pub fn plan(
     row.allocation = Some(allocation);
     row.epoch = Some(epoch.unwrap_or_default());
     row.transfer = Some(id);
-    changes.push(Change::Effect(row));
+    (transfer, row)
 }
