@@ -125,7 +125,7 @@ impl Customers {
     }
 
     /// Deletes the mapping and empties what else names the customer: raw deliveries, payloads and answers of
-    /// effects. Effects not sent yet are cancelled. Rows that refer to the surrogate stay, and mean nobody.
+    /// effects. Effects not sent yet are cancelled, transfers end. Rows that refer to the surrogate stay, and mean nobody.
     pub async fn forget(
         &self,
         corp: &CorpId,
@@ -173,6 +173,16 @@ impl Customers {
             .bind(&subject)
             .bind(at(now_ms));
         let effects = work.execute(query).await?;
+        // Without his id nobody can ask WeCom what became of them. A start still counts against his moves.
+        let query = work
+            .query(
+                "UPDATE transfers SET state = 'cancelled', ended_at = $3, next_check_at = NULL
+                 WHERE corp_id = $1 AND subject = $2 AND ended_at IS NULL",
+            )
+            .bind(corp.as_str())
+            .bind(&subject)
+            .bind(at(now_ms));
+        work.execute(query).await?;
         // By subject, and by what was decided for him, should the recorder not have known.
         let query = work
             .query(

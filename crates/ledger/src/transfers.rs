@@ -72,11 +72,12 @@ pub(crate) const INSERT: &str = "INSERT INTO transfers (corp_id, id, allocation_
     ORDER BY n.created_at, n.id
     ON CONFLICT DO NOTHING RETURNING id";
 
-/// $1 time, $2 allocations. What may have left the house is not touched.
+/// $1 time, $2 allocations. What may have been started is not touched; what WeCom refused to start, and would have been
+/// asked for again, is over like what was never asked for.
 pub(crate) const CANCEL_PLANNED: &str =
     "UPDATE transfers AS t SET state = 'cancelled', ended_at = $1,
         next_check_at = NULL
-    WHERE t.allocation_id = ANY($2) AND t.state = 'planned' AND t.ended_at IS NULL AND NOT EXISTS (
+    WHERE t.allocation_id = ANY($2) AND t.started_at IS NULL AND t.ended_at IS NULL AND NOT EXISTS (
         SELECT FROM outbox AS o WHERE o.transfer_id = t.id AND o.state IN ('running', 'unknown'))";
 
 macro_rules! columns {

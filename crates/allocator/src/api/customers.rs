@@ -1,6 +1,6 @@
 //! Forgetting a person: his outside id goes, and everything that names him.
 
-use allocation::{ChannelId, SubjectKey};
+use allocation::{ChannelId, Closing, Reason, SubjectKey};
 use axum::Json as Answer;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -50,8 +50,9 @@ struct Forgotten {
     marks: u64,
 }
 
-/// Forgets a customer: deletes the mapping to his outside id and empties raw deliveries, effects, streams and marks. Rows
-/// that refer to him stay, and mean nobody. Repeating it is harmless; should he come again, he is new.
+/// Forgets a customer: closes his allocations, deletes the mapping to his outside id and empties raw deliveries, effects,
+/// streams and marks. Rows that refer to him stay, and mean nobody. Repeating it is harmless; should he come again, he is
+/// new.
 #[utoipa::path(delete, path = "/customers/{customer_id}", tag = "customers", operation_id = "forget_customer",
     params(("customer_id" = String, Path, description = "The outside id."), CustomerQuery),
     responses((status = 200, body = Forgotten), Refusals))]
@@ -71,6 +72,7 @@ async fn forget(
         kind == WECOM && plaintext.contains(id.as_str()) && names(plaintext, &id)
     };
     let stream_entries = ctx.corp.inbox.scrub(is_his).await?;
+    close_all(&ctx, subject).await?;
     ctx.caught_up().await?;
     let marks = forget_marks(&ctx, kind, &id).await?;
     let trail = ctx.trail(None);
@@ -102,6 +104,25 @@ async fn forget(
         stream_entries,
         marks,
     }))
+}
+
+/// Nobody is anybody's customer for being forgotten: his members are free for others.
+async fn close_all(ctx: &Ctx, subject: SubjectKey) -> Result<(), Problem> {
+    let reason = Reason::new("forgotten").map_err(|_| Problem::not_found("reason"))?;
+    let closing = Closing {
+        subject,
+        pool: None,
+        member: None,
+        allocation: None,
+        reason,
+    };
+    let roster = &ctx.corp.roster;
+    roster
+        .close(vec![closing], "", None)
+        .await
+        .map_err(|error| ctx.roster(error))?;
+    ctx.corp.log_grew.notify_one();
+    Ok(())
 }
 
 async fn forget_marks(ctx: &Ctx, kind: &str, id: &str) -> Result<u64, Problem> {

@@ -59,7 +59,10 @@ pub async fn settle(
     }
     match end {
         TransferState::Done => settled(corp, &allocation, SettlementOutcome::Done).await,
-        TransferState::Refused | TransferState::Capped | TransferState::Failed => {
+        TransferState::Refused
+        | TransferState::Capped
+        | TransferState::Failed
+        | TransferState::Cancelled => {
             where_he_is(app, corp, &allocation, &transfer.giver, &transfer.taker).await
         }
         _ => Ok(()),

@@ -136,15 +136,17 @@ async fn check(app: &App, due: Vec<Transfer>) -> Result<(), end::Error> {
             .customers()
             .find_many(&corp.id, &subjects)
             .await?;
-        let known: Vec<(Transfer, String)> = transfers
-            .into_iter()
-            .filter_map(|transfer| {
-                let customer = customers
-                    .iter()
-                    .find(|customer| customer.subject == transfer.subject)?;
-                Some((transfer, customer.external_id.clone()?))
-            })
-            .collect();
+        let (mut known, mut nobodys) = (Vec::new(), Vec::new());
+        for transfer in transfers {
+            let customer = customers
+                .iter()
+                .find(|customer| customer.subject == transfer.subject);
+            match customer.and_then(|customer| customer.external_id.clone()) {
+                Some(external_userid) => known.push((transfer, external_userid)),
+                None => nobodys.push(transfer),
+            }
+        }
+        forgotten(app, corp, &nobodys).await?;
         match look(app, corp, &known).await {
             Ok(_) => {}
             // The lease puts the checks off; the call is made when there is a budget for it.
@@ -154,6 +156,19 @@ async fn check(app: &App, due: Vec<Transfer>) -> Result<(), end::Error> {
             }
             Err(error) => return Err(error),
         }
+    }
+    Ok(())
+}
+
+/// Transfers of customers whom nobody knows any more: WeCom cannot be asked about them.
+async fn forgotten(app: &App, corp: &CorpApp, transfers: &[Transfer]) -> Result<(), end::Error> {
+    let steps: Vec<TransferStep> = transfers
+        .iter()
+        .map(|transfer| TransferStep::new(transfer.id, TransferState::Cancelled))
+        .collect();
+    app.ledger.transfers().advance(&steps, app.now_ms()).await?;
+    for transfer in transfers {
+        end::settle(app, corp, transfer, TransferState::Cancelled).await?;
     }
     Ok(())
 }

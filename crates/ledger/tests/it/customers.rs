@@ -3,7 +3,7 @@
 use allocation::SubjectKey;
 use ledger::{
     Change, Claim, Customer, DeliveryOutcome, EffectState, Finish, Forgotten, NewAllocation,
-    NewDelivery, NewEffect, Outcome,
+    NewDelivery, NewEffect, Outcome, TransferState,
 };
 use serde_json::json;
 
@@ -177,6 +177,12 @@ async fn a_deleted_customer_is_nobody() {
         .of_allocation(&setup.corp, allocation(1))
         .await
         .unwrap();
+    let transfer = setup.ledger.transfers().get(&setup.corp, id(7)).await;
+    let transfer = transfer.unwrap().unwrap();
+    assert_eq!(
+        (transfer.state, transfer.ended_ms),
+        (TransferState::Cancelled, Some(T0 + 20))
+    );
     let state = |key: &str| states.iter().find(|row| row.key == key).unwrap().state;
     assert_eq!(
         [

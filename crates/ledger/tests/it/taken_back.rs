@@ -337,3 +337,53 @@ async fn a_transfer_under_way_is_not_planned_twice() {
     assert_eq!(setup.number("SELECT count(*) FROM outbox").await, 0);
     assert_eq!(setup.number("SELECT count(*) FROM transfers").await, 2);
 }
+
+/// A start that WeCom refused for the moment is to be asked for again; taken back meanwhile, it is over, and the pair is
+/// free for the next transfer.
+#[tokio::test]
+async fn a_transfer_that_waits_for_another_try_is_taken_back_too() {
+    let setup = setup().await;
+    let start = |n| {
+        [
+            Change::Transfer(transfer(n, 1, "mB", "mA")),
+            Change::Effect(NewEffect {
+                transfer: Some(id(n)),
+                ..effect_of(1, &n.to_string(), Some(0))
+            }),
+        ]
+    };
+    let mut changes = vec![Change::Decided(decided(1, Some("mA")))];
+    changes.extend(start(7));
+    setup.write(changes).await;
+    let (outbox, transfers) = (setup.ledger.outbox(), setup.ledger.transfers());
+    let claim = ledger::Claim {
+        corp: setup.corp.clone(),
+        kind: "card".into(),
+        limit: 1,
+        lease_ms: 10_000,
+    };
+    let row = outbox.claim(&claim, T0 + 10).await.unwrap().remove(0);
+    outbox.begin(&[row.held()], 10_000, T0 + 11).await.unwrap();
+    let step = ledger::TransferStep {
+        never_started: true,
+        ..ledger::TransferStep::new(id(7), TransferState::Submitted)
+    };
+    transfers.advance(&[step], T0 + 12).await.unwrap();
+    let again = ledger::Outcome::Again { due_ms: T0 + 9_000 };
+    outbox
+        .finish(&[ledger::Finish::new(row.held(), again)], T0 + 12)
+        .await
+        .unwrap();
+
+    setup.write(vec![assigned(1, "mC", Some(1))]).await;
+    let mut changes = vec![assigned(1, "mA", Some(2))];
+    changes.extend(start(8));
+    let written = setup.write(changes).await;
+    assert!(written.transfers_under_way.is_empty());
+    let state = async |n| {
+        let transfer = transfers.get(&setup.corp, id(n)).await.unwrap().unwrap();
+        transfer.state
+    };
+    assert_eq!(state(7).await, TransferState::Cancelled);
+    assert_eq!(state(8).await, TransferState::Planned);
+}
