@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use allocation::MemberId;
 use e2e::{Options, World, eventually};
-use wecom_sim::{Act, Fault};
+use wecom_sim::{Act, CallFilter, Fault};
 
 const TRANSFER: &str = "externalcontact/transfer_customer";
 
@@ -127,5 +127,36 @@ async fn effects_wait_while_wecom_refuses_the_app() {
     let counters = world.sim.counters();
     let corp = &counters.corps[world.corp.as_str()];
     assert_eq!(corp.transfers_accepted, 31, "{corp:?}");
+    world.close().await;
+}
+
+/// WeCom says for ever that somebody is being moved, and knows nothing of it when it is asked. Each start that was sent
+/// again is waited for like the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_of_unknown_outcome_is_not_sent_again_and_again() {
+    const UNKNOWN_FOR_MS: i64 = 1_000;
+    let world = World::start(Options {
+        members: vec![("ma", 1)],
+        allocator: "[handover]\nsettle_after_ms = 100\nunknown_for_ms = 1000\n".to_owned(),
+        ..Options::default()
+    })
+    .await;
+    let fault = Fault::new(TRANSFER, Act::Errcode(40129)).customer("wmAgain");
+    let fault = world.sim.add_fault(fault).expect("a fault");
+    world.scan("wmAgain");
+    let filter = CallFilter {
+        api: Some(TRANSFER.to_owned()),
+        ..CallFilter::default()
+    };
+    let starts = eventually("it is asked for four times", || async {
+        let calls = world.sim.calls(&filter);
+        (calls.len() >= 4).then_some(calls)
+    })
+    .await;
+    for pair in starts.windows(2) {
+        let pause_ms = pair[1].at_ms - pair[0].at_ms;
+        assert!(pause_ms >= UNKNOWN_FOR_MS - 100, "{pause_ms}");
+    }
+    world.sim.remove_fault(&fault);
     world.close().await;
 }

@@ -3,13 +3,13 @@
 use allocation::{MemberId, Reassigned, Reassignment};
 use allocator::payload::Payload;
 use e2e::{Options, World, eventually};
-use ledger::{Allocation, Transfer, TransferState};
+use ledger::{Allocation, EffectState, Transfer, TransferState};
 use wecom_sim::TransferEnd;
 
 async fn two_takers() -> World {
     World::start(Options {
         members: vec![("ma", 1), ("mb", 1)],
-        allocator: "[audit]\nperiod_ms = 0\n[handover]\npoll_ms = 100\nsettle_after_ms = 200\nunknown_for_ms = 500\nmax_moves = 3\n"
+        allocator: "[audit]\nperiod_ms = 0\n[handover]\npoll_ms = 100\nsettle_after_ms = 200\nunknown_for_ms = 500\n"
             .to_owned(),
         cards: false,
         ..Options::default()
@@ -78,6 +78,18 @@ async fn the_end_of_an_earlier_transfer_leads_on() {
     eventually("WeCom says that he is being moved", || async {
         let all = transfers(&world, &row).await;
         (all.len() == 2 && all[1].errcode == Some(40129)).then_some(())
+    })
+    .await;
+    // Our own transfer moves him: the new one has spent none of his two moves, and is asked for when the other ends.
+    eventually("it waits", || async {
+        let waiting = transfers(&world, &row).await.remove(1);
+        let effects = world.app.ledger.outbox();
+        let effects = effects.of_allocation(&world.corp, row.id).await.ok()?;
+        let start = effects
+            .into_iter()
+            .find(|one| one.transfer == Some(waiting.id))?;
+        let later = start.due_ms > world.app.now_ms() + 3_600_000;
+        (waiting.started_ms.is_none() && start.state == EffectState::Pending && later).then_some(())
     })
     .await;
 

@@ -101,7 +101,7 @@ pub struct OutboxRow {
     pub attempt: i32,
     /// Calls so far that may have left the house.
     pub tries: i32,
-    /// Since when an earlier attempt's effect is unknown.
+    /// Since when the last attempt's effect is unknown.
     pub unknown_since_ms: Option<u64>,
     pub fence: Option<Fence>,
     pub last_errcode: Option<i32>,

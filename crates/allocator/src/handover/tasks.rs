@@ -202,6 +202,14 @@ pub async fn look(
             metrics::counter!("paidan_transfers_ended_total", "corp" => corp.id.to_string(), "state" => step.to.as_str())
                 .increment(1);
             end::settle(app, corp, transfer, step.to).await?;
+            let transfers = app.ledger.transfers();
+            if transfers
+                .hasten(&corp.id, &transfer.subject, now_ms)
+                .await?
+                > 0
+            {
+                corp.effects_due.notify_waiters();
+            }
         }
     }
     Ok(steps

@@ -13,7 +13,7 @@ use wecom::client::{TransferCustomer, Transferred};
 
 use super::{
     hands::Hands,
-    transfer_answer::verdict_of,
+    transfer_answer::{is_running, verdict_of},
     verdict::{self, Error},
 };
 use crate::{
@@ -36,6 +36,37 @@ pub(super) struct Move {
     pub(super) row: OutboxRow,
     pub(super) transfer: Transfer,
     pub(super) external_userid: String,
+    /// Until when another transfer of ours moves the customer, if WeCom says that he is being moved.
+    pub(super) busy_until_ms: Option<u64>,
+}
+
+/// The longest pause between two looks for an unknown start.
+const LONGEST_PAUSE_MS: u64 = 60 * 60 * 1000;
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+impl Move {
+    /// When the last attempt of unknown outcome began.
+    fn unknown_since_ms(&self) -> u64 {
+        self.row.unknown_since_ms.unwrap_or(self.row.created_ms)
+    }
+
+    /// When the first one did.
+    fn first_unknown_ms(&self) -> u64 {
+        let since = self.unknown_since_ms();
+        self.transfer
+            .unknown_since_ms
+            .map_or(since, |first| first.min(since))
+    }
+
+    /// The longer nobody knows, the later it is looked for again.
+    pub(super) fn pause_ms(&self, settle_after_ms: u64, now_ms: u64) -> u64 {
+        let first_ms = match self.row.unknown_since_ms {
+            Some(_) => self.first_unknown_ms(),
+            None => now_ms,
+        };
+        let age_ms = now_ms.saturating_sub(first_ms);
+        (age_ms / 4).min(LONGEST_PAUSE_MS).max(settle_after_ms)
+    }
 }
 
 /// Rows of one pair of members: all new, or all of unknown outcome.
@@ -99,7 +130,10 @@ pub(super) async fn start(hands: &Hands, rows: Vec<OutboxRow>, until_ms: u64) ->
     };
     let answer = corp.client.transfer_customer(&request).await;
     hands.done(&permit, &answer).await;
-    let written = conclude(app, corp, &moves, &held, &answer).await;
+    let written = match others(app, corp, moves, &answer).await {
+        Ok(moves) => conclude(app, corp, &moves, &held, &answer).await,
+        Err(error) => Err(error),
+    };
     lock.release().await;
     written?;
     corp.transfers_due.notify_one();
@@ -142,6 +176,7 @@ async fn load(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Result<Vec<Mov
                             row,
                             transfer,
                             external_userid: external_userid.clone(),
+                            busy_until_ms: None,
                         });
                     }
                     None => {
@@ -208,18 +243,18 @@ async fn within_limits(app: &App, corp: &CorpApp, moves: Vec<Move>) -> Result<Ve
 async fn look_up(app: &App, corp: &CorpApp, moves: Vec<Move>) -> Result<Vec<Move>, Error> {
     let now_ms = app.now_ms();
     let handover = &app.config.handover;
-    let since = |one: &Move| one.row.unknown_since_ms.unwrap_or(one.row.created_ms);
+    let pause = |one: &Move| jittered(one.pause_ms(handover.settle_after_ms, now_ms));
     // WeCom itself needs some seconds to know.
     let (ripe, early): (Vec<Move>, Vec<Move>) = moves
         .into_iter()
-        .partition(|one| now_ms >= since(one) + handover.settle_after_ms);
+        .partition(|one| now_ms >= one.unknown_since_ms() + handover.settle_after_ms);
     let wait: Vec<Finish> = early
         .iter()
         .map(|one| {
             Finish::new(
                 one.row.held(),
                 Outcome::Unknown {
-                    due_ms: since(one) + jittered(handover.settle_after_ms),
+                    due_ms: one.unknown_since_ms() + jittered(handover.settle_after_ms),
                 },
             )
         })
@@ -236,10 +271,12 @@ async fn look_up(app: &App, corp: &CorpApp, moves: Vec<Move>) -> Result<Vec<Move
         Ok(known) => known,
         Err(error) => {
             tracing::warn!(corp = %corp.id, error = %error, "transfers of unknown outcome were not looked up");
-            let due_ms = now_ms + jittered(handover.settle_after_ms);
             let later: Vec<Finish> = ripe
                 .iter()
-                .map(|one| Finish::new(one.row.held(), Outcome::Unknown { due_ms }))
+                .map(|one| {
+                    let due_ms = now_ms + pause(one);
+                    Finish::new(one.row.held(), Outcome::Unknown { due_ms })
+                })
                 .collect();
             verdict::write(app, corp, kind::TRANSFER, &later).await?;
             return Ok(Vec::new());
@@ -247,15 +284,15 @@ async fn look_up(app: &App, corp: &CorpApp, moves: Vec<Move>) -> Result<Vec<Move
     };
     let (mut finishes, mut missing) = (Vec::new(), Vec::new());
     for one in ripe {
-        let age_ms = now_ms.saturating_sub(since(&one));
+        let age_ms = now_ms.saturating_sub(one.unknown_since_ms());
         if known.contains(&one.transfer.id) {
             finishes.push(Finish::new(one.row.held(), Outcome::Done));
-        } else if age_ms >= handover.human_after_ms {
+        } else if now_ms >= one.first_unknown_ms() + handover.human_after_ms {
             finishes.push(Finish::new(one.row.held(), Outcome::Dead));
         } else if age_ms >= handover.unknown_for_ms {
             missing.push(one);
         } else {
-            let due_ms = now_ms + jittered(handover.settle_after_ms);
+            let due_ms = now_ms + pause(&one);
             finishes.push(Finish::new(one.row.held(), Outcome::Unknown { due_ms }));
         }
     }
@@ -263,7 +300,8 @@ async fn look_up(app: &App, corp: &CorpApp, moves: Vec<Move>) -> Result<Vec<Move
     let never: Vec<TransferStep> = missing
         .iter()
         .map(|one| {
-            let mut step = TransferStep::new(one.transfer.id, TransferState::Submitted);
+            // Unknown it stays: nobody saw that it was not started.
+            let mut step = TransferStep::new(one.transfer.id, TransferState::Unknown);
             step.never_started = true;
             step
         })
@@ -297,7 +335,11 @@ async fn begin(
     let steps: Vec<TransferStep> = moves
         .iter()
         .map(|one| {
-            let mut step = TransferStep::new(one.transfer.id, TransferState::Submitted);
+            let state = match one.row.unknown_since_ms {
+                Some(_) => TransferState::Unknown,
+                None => TransferState::Submitted,
+            };
+            let mut step = TransferStep::new(one.transfer.id, state);
             step.started_ms = Some(now_ms);
             step
         })
@@ -306,6 +348,34 @@ async fn begin(
         app.ledger.transfers().advance(&steps, now_ms).await?;
     }
     Ok((moves, ours))
+}
+
+/// Of the customers who are being moved already, says WeCom: whether another transfer of ours moves them.
+async fn others(
+    app: &App,
+    corp: &CorpApp,
+    mut moves: Vec<Move>,
+    answer: &Result<Transferred, wecom::Error>,
+) -> Result<Vec<Move>, Error> {
+    for one in &mut moves {
+        if !is_running(one, answer) {
+            continue;
+        }
+        let transfers = app.ledger.transfers();
+        let open = transfers.open_for(&corp.id, &one.transfer.subject).await?;
+        one.busy_until_ms = open
+            .into_iter()
+            .filter(|other| {
+                let moving = matches!(other.state, TransferState::Waiting | TransferState::Human);
+                other.id != one.transfer.id && moving
+            })
+            .filter_map(|other| {
+                let ends = other.takeover_ms;
+                ends.or_else(|| other.started_ms.map(|started| started + DAY_MS))
+            })
+            .max();
+    }
+    Ok(moves)
 }
 
 /// What the answer means for each customer: first the transfers, then the rows, then the allocations.

@@ -36,15 +36,30 @@ pub(super) fn verdict_of(
         let mut finish = Finish::new(
             held,
             Outcome::Unknown {
-                due_ms: now_ms + jittered(settle_after),
+                due_ms: now_ms + jittered(one.pause_ms(settle_after, now_ms)),
             },
         );
         finish.errcode = step.errcode;
         (step, finish, None)
     };
+    // Another transfer of ours moves him: nothing was started for this one. Should the other end sooner, that is told.
+    let running = |code: i64| match one.busy_until_ms {
+        Some(until_ms) => {
+            let mut step = never_started(one);
+            step.errcode = i32::try_from(code).ok();
+            let due_ms = until_ms.max(now_ms) + jittered(settle_after);
+            let mut finish = Finish::new(held, Outcome::Again { due_ms });
+            finish.errcode = step.errcode;
+            (step, finish, None)
+        }
+        None => unknown(Some(code)),
+    };
     let transferred = match answer {
         Ok(transferred) => transferred,
         Err(error) if error.may_have_acted() => return unknown(None),
+        Err(error) if error.errcode().is_some_and(|code| RUNNING.contains(&code)) => {
+            return running(error.errcode().unwrap_or_default());
+        }
         Err(error) => return refused_whole(app, corp, one, held, error),
     };
     let item = transferred.customer.as_ref().and_then(|items| {
@@ -62,9 +77,22 @@ pub(super) fn verdict_of(
         }
         // Our customer is not in the answer: nothing is known.
         None => unknown(None),
-        Some(code) if RUNNING.contains(&code) => unknown(Some(code)),
+        Some(code) if RUNNING.contains(&code) => running(code),
         Some(code) => refused_one(app, corp, one, held, code, now_ms),
     }
+}
+
+/// Whether WeCom says of this customer, or of all of the call, that he is being moved already.
+pub(super) fn is_running(one: &Move, answer: &Result<Transferred, wecom::Error>) -> bool {
+    let code = match answer {
+        Ok(transferred) => transferred.customer.as_ref().and_then(|items| {
+            let his =
+                |item: &&wecom::client::TransferItem| item.external_userid == one.external_userid;
+            items.iter().find(his).map(|item| item.errcode)
+        }),
+        Err(error) => error.errcode(),
+    };
+    code.is_some_and(|code| RUNNING.contains(&code))
 }
 
 /// The whole call was refused: no transfer of it was started.

@@ -159,7 +159,7 @@ impl Outbox {
                         due_at = CASE WHEN o.sent_at IS NULL THEN o.due_at ELSE $1 END,
                         state = CASE WHEN o.unknown_since IS NOT NULL THEN 'unknown'
                             WHEN o.sent_at IS NULL OR o.kind = ANY($3) THEN 'pending' ELSE 'unknown' END,
-                        unknown_since = CASE WHEN o.unknown_since IS NOT NULL THEN o.unknown_since
+                        unknown_since = CASE WHEN o.unknown_since IS NOT NULL THEN coalesce(o.sent_at, o.unknown_since)
                             WHEN o.sent_at IS NULL OR o.kind = ANY($3) THEN NULL ELSE o.sent_at END
                      FROM picked WHERE o.id = picked.id RETURNING o.state",
                 )

@@ -53,7 +53,7 @@ pub enum Outcome {
     /// Given up.
     Dead,
     Cancelled,
-    /// It may have had its effect: look it up from then on.
+    /// It may have had its effect: look it up from then on. It is unknown since its last attempt began.
     Unknown {
         due_ms: u64,
     },
@@ -134,7 +134,7 @@ impl Outbox {
                     lease_until = NULL,
                     sent_at = NULL,
                     unknown_since = CASE WHEN f.not_tried THEN o.unknown_since
-                        WHEN f.state = 'unknown' THEN coalesce(o.unknown_since, o.sent_at, $1) END,
+                        WHEN f.state = 'unknown' THEN coalesce(o.sent_at, o.unknown_since, $1) END,
                     settled_at = CASE WHEN f.due_at IS NULL THEN $1 END,
                     payload = CASE WHEN f.due_at IS NULL AND o.erase_payload THEN '{}' ELSE o.payload END,
                     last_errcode = CASE WHEN f.not_tried THEN o.last_errcode ELSE f.errcode END,

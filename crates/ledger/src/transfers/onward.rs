@@ -1,6 +1,7 @@
-//! A transfer that no log entry asks for: an earlier one brought the customer to somebody else than the member he is for.
+//! What follows from the end of an earlier transfer of the same customer: one that no log entry asks for, because it
+//! brought him to somebody else than the member he is for, or those that waited for it.
 
-use allocation::CorpId;
+use allocation::{CorpId, SubjectKey};
 use uuid::Uuid;
 
 use super::{INSERT, Transfers};
@@ -104,5 +105,27 @@ impl Transfers {
         }
         work.commit().await?;
         Ok(true)
+    }
+
+    /// A transfer of this customer is over: those that wait for it are asked for at once. Answers how many.
+    pub async fn hasten(
+        &self,
+        corp: &CorpId,
+        subject: &SubjectKey,
+        now_ms: u64,
+    ) -> Result<u64, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "UPDATE outbox AS o SET due_at = $3 FROM transfers AS t
+                 WHERE t.corp_id = $1 AND t.subject = $2 AND t.ended_at IS NULL AND t.started_at IS NULL
+                    AND o.transfer_id = t.id AND o.state = 'pending' AND o.due_at > $3",
+            )
+            .bind(corp.as_str())
+            .bind(subject.to_string())
+            .bind(at(now_ms));
+        let hastened = work.execute(query).await?;
+        work.end().await?;
+        Ok(hastened)
     }
 }

@@ -409,3 +409,37 @@ async fn dead_letters_are_listed_and_replayed() {
     let row = take_one(&setup, "card", T0 + 30).await;
     assert_eq!((row.id, row.tries, row.settled_ms), (one, 0, None));
 }
+
+/// An attempt of unknown outcome that is repeated makes it unknown anew: from when the repetition began.
+#[tokio::test]
+async fn what_is_sent_again_is_unknown_since_then() {
+    let setup = setup().await;
+    let outbox = setup.ledger.outbox();
+    put(&setup, vec![effect("card", "1")]).await;
+    let row = take_one(&setup, "card", T0 + 10).await;
+    outbox.begin(&[row.held()], 100, T0 + 10).await.unwrap();
+    let unknown = |row: &OutboxRow, due_ms| Finish::new(row.held(), Outcome::Unknown { due_ms });
+    outbox
+        .finish(&[unknown(&row, T0 + 20)], T0 + 15)
+        .await
+        .unwrap();
+    // Looked for, and not found.
+    let row = take_one(&setup, "card", T0 + 20).await;
+    outbox
+        .finish(&[unknown(&row, T0 + 30)], T0 + 25)
+        .await
+        .unwrap();
+    assert_eq!(get(&setup, row.id).await.unknown_since_ms, Some(T0 + 10));
+    let row = take_one(&setup, "card", T0 + 30).await;
+    outbox.begin(&[row.held()], 100, T0 + 31).await.unwrap();
+    outbox
+        .finish(&[unknown(&row, T0 + 40)], T0 + 35)
+        .await
+        .unwrap();
+    assert_eq!(get(&setup, row.id).await.unknown_since_ms, Some(T0 + 31));
+    // Nor does a dead holder's attempt count from an earlier one.
+    let row = take_one(&setup, "card", T0 + 40).await;
+    outbox.begin(&[row.held()], 100, T0 + 41).await.unwrap();
+    outbox.reap(&[], 10, T0 + 1_000).await.unwrap();
+    assert_eq!(get(&setup, row.id).await.unknown_since_ms, Some(T0 + 41));
+}
