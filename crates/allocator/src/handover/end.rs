@@ -187,11 +187,22 @@ fn moving(transfer: &Transfer) -> bool {
     transfer.started_ms.is_some() && transfer.ended_ms.is_none()
 }
 
+/// Settles it, if it is as it was seen: the ledger runs behind, and whoever was given the customer a moment ago is not the
+/// one this is about. What is left so is looked at again.
 async fn settled(
     corp: &CorpApp,
     allocation: &Allocation,
     outcome: SettlementOutcome,
 ) -> Result<(), Error> {
+    let open = corp.roster.allocations_of(&allocation.subject).await?;
+    let as_seen = open.iter().any(|one| {
+        one.allocation == allocation.id
+            && one.epoch == allocation.epoch
+            && one.member == allocation.member
+    });
+    if !as_seen {
+        return Ok(());
+    }
     let word = match outcome {
         SettlementOutcome::Done => "done",
         SettlementOutcome::Kept(_) => "kept",
