@@ -328,3 +328,42 @@ async fn of_another_pool(world: &World, customer: &str, holder: &str) -> allocat
     })
     .await
 }
+
+/// A member left while the customer was on his way, and WeCom says nothing about such a pair. Who has the customer decides
+/// once the transfer must be over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_him_decides_when_wecom_does_not_know_the_pair() {
+    let world = World::start(one_taker("")).await;
+    let customers = on_the_way(&world, 1).await;
+    let gone = script(&world, Act::Errcode(60111));
+    looked_at(&world, &customers).await;
+    all_pending(&world, &customers).await;
+    let yesterday = "UPDATE transfers SET started_at = started_at - interval '25 hours',
+        takeover_at = takeover_at - interval '25 hours' WHERE corp_id = $1";
+    sqlx::query(yesterday)
+        .bind(world.corp.as_str())
+        .execute(world.app.ledger.pool())
+        .await
+        .expect("the ledger answers");
+    make_due(&world, &customers).await;
+    let settled = world.settled(&customers[0]).await;
+    assert_eq!(settled.settled_as.as_deref(), Some("kept"));
+    assert_eq!(settled.member, MemberId::new("desk").ok());
+    world.sim.remove_fault(&gone);
+    world.close().await;
+}
+
+/// As long as WeCom does not answer, time passes all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_an_answer_it_is_a_persons_turn_too() {
+    let world = World::start(one_taker("settle_after_ms = 200\nhuman_after_ms = 1")).await;
+    let refused = script(&world, Act::Errcode(40058));
+    world.scan("wmLong");
+    eventually("a person's turn", || async {
+        let transfer = world.transfer("wmLong").await;
+        (transfer.state == TransferState::Human).then_some(())
+    })
+    .await;
+    world.sim.remove_fault(&refused);
+    world.close().await;
+}

@@ -29,6 +29,9 @@ pub enum Error {
     Budget { until_ms: u64 },
 }
 
+/// No such member: he left, was deleted, or the app may not see him any more (pages 90196, 90313).
+pub const GONE: [i64; 2] = [40003, 60111];
+
 /// Whose fault a failed start was, and so what follows for the allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {

@@ -21,7 +21,7 @@ pub fn step(
     now_ms: u64,
     human_after_ms: u64,
 ) -> TransferStep {
-    let started_ms = transfer.started_ms.unwrap_or(transfer.created_ms);
+    let started_ms = began_ms(transfer);
     let ours = rows
         .iter()
         .filter(|row| row.external_userid == external_userid && speaks_of(row, started_ms, now_ms));
@@ -46,11 +46,46 @@ pub fn step(
         Some((TransferStatus::ReceiverFull, _)) => step.to = TransferState::Capped,
         _ => {}
     }
-    if !step.to.is_end() && now_ms.saturating_sub(started_ms) > human_after_ms {
-        step.to = TransferState::Human;
-        step.next_check_ms = Some(now_ms + 6 * HOUR_MS);
+    if !step.to.is_end() && too_long(transfer, now_ms, human_after_ms) {
+        let of_human = a_persons_turn(transfer, now_ms);
+        step.to = of_human.to;
+        step.next_check_ms = of_human.next_check_ms;
     }
     step
+}
+
+/// What to do with a transfer when WeCom did not answer.
+pub fn unanswered(transfer: &Transfer, now_ms: u64, human_after_ms: u64) -> TransferStep {
+    if too_long(transfer, now_ms, human_after_ms) {
+        return a_persons_turn(transfer, now_ms);
+    }
+    let mut step = TransferStep::new(transfer.id, transfer.state);
+    step.next_check_ms = Some(now_ms + growing(transfer.checks));
+    step.asked_check_ms = transfer.next_check_ms;
+    step
+}
+
+/// A person looks at it. We go on looking, too.
+pub fn a_persons_turn(transfer: &Transfer, now_ms: u64) -> TransferStep {
+    let mut step = TransferStep::new(transfer.id, TransferState::Human);
+    step.next_check_ms = Some(now_ms + 6 * HOUR_MS);
+    step.asked_check_ms = transfer.next_check_ms;
+    step
+}
+
+/// Whether it must have ended by now, whatever WeCom says or does not say.
+pub fn overdue(transfer: &Transfer, now_ms: u64) -> bool {
+    let ends_ms = transfer.takeover_ms.unwrap_or(began_ms(transfer) + DAY_MS);
+    now_ms >= ends_ms + MINUTE_MS
+}
+
+fn too_long(transfer: &Transfer, now_ms: u64, human_after_ms: u64) -> bool {
+    let first_ms = transfer.unknown_since_ms.unwrap_or(u64::MAX);
+    now_ms.saturating_sub(began_ms(transfer).min(first_ms)) > human_after_ms
+}
+
+fn began_ms(transfer: &Transfer) -> u64 {
+    transfer.started_ms.unwrap_or(transfer.created_ms)
 }
 
 /// Whether WeCom knows of our attempt at all.

@@ -182,7 +182,13 @@ pub async fn look(
     let Some((first, _)) = transfers.first() else {
         return Ok(HashSet::new());
     };
-    let rows = results(app, corp, first).await?;
+    let rows = match results(app, corp, first).await {
+        Ok(rows) => rows,
+        Err(error) => {
+            unanswered(app, corp, transfers, &error).await?;
+            return Err(error);
+        }
+    };
     let now_ms = app.now_ms();
     let steps: Vec<TransferStep> = transfers
         .iter()
@@ -217,6 +223,40 @@ pub async fn look(
         .filter(|step| result::known(step))
         .map(|step| step.id)
         .collect())
+}
+
+/// WeCom did not say how far they are. Nobody waits for that for ever: past its time a transfer is a person's turn; and if
+/// one of the two members is gone, so that WeCom will never say, who has the customer decides as soon as it must be over.
+async fn unanswered(
+    app: &App,
+    corp: &CorpApp,
+    transfers: &[(Transfer, String)],
+    error: &end::Error,
+) -> Result<(), end::Error> {
+    let now_ms = app.now_ms();
+    let gone = matches!(error, end::Error::Wecom(error) if error.errcode().is_some_and(|code| end::GONE.contains(&code)));
+    let mut steps = Vec::new();
+    for (transfer, external_userid) in transfers {
+        if !gone || !result::overdue(transfer, now_ms) {
+            let human_after_ms = app.config.handover.human_after_ms;
+            steps.push(result::unanswered(transfer, now_ms, human_after_ms));
+            continue;
+        }
+        let relations = end::relations(app, corp, external_userid).await?;
+        let taken = relations
+            .iter()
+            .any(|one| one.userid.to_ascii_lowercase() == transfer.taker.as_str());
+        let to = if taken {
+            TransferState::Done
+        } else {
+            TransferState::Failed
+        };
+        let step = TransferStep::new(transfer.id, to);
+        app.ledger.transfers().advance(&[step], now_ms).await?;
+        end::settle(app, corp, transfer, to).await?;
+    }
+    app.ledger.transfers().advance(&steps, now_ms).await?;
+    Ok(())
 }
 
 async fn results(

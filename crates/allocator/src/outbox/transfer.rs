@@ -22,7 +22,7 @@ use crate::{
     effect::kind,
     handover::{
         end::{self, Fault},
-        tasks,
+        result, tasks,
     },
 };
 
@@ -56,6 +56,11 @@ impl Move {
         self.transfer
             .unknown_since_ms
             .map_or(since, |first| first.min(since))
+    }
+
+    /// Nobody will find out any more by asking WeCom.
+    fn too_long(&self, now_ms: u64, human_after_ms: u64) -> bool {
+        now_ms >= self.first_unknown_ms() + human_after_ms
     }
 
     /// The longer nobody knows, the later it is looked for again.
@@ -273,21 +278,34 @@ async fn look_up(app: &App, corp: &CorpApp, moves: Vec<Move>) -> Result<Vec<Move
             tracing::warn!(corp = %corp.id, error = %error, "transfers of unknown outcome were not looked up");
             let later: Vec<Finish> = ripe
                 .iter()
-                .map(|one| {
-                    let due_ms = now_ms + pause(one);
-                    Finish::new(one.row.held(), Outcome::Unknown { due_ms })
+                .map(|one| match one.too_long(now_ms, handover.human_after_ms) {
+                    true => Finish::new(one.row.held(), Outcome::Dead),
+                    false => {
+                        let due_ms = now_ms + pause(one);
+                        Finish::new(one.row.held(), Outcome::Unknown { due_ms })
+                    }
                 })
                 .collect();
+            persons_turn(app, &ripe, now_ms).await?;
             verdict::write(app, corp, kind::TRANSFER, &later).await?;
             return Ok(Vec::new());
         }
     };
     let (mut finishes, mut missing) = (Vec::new(), Vec::new());
-    for one in ripe {
+    let unknown: Vec<Move> = ripe
+        .into_iter()
+        .filter_map(|one| {
+            let is_known = known.contains(&one.transfer.id);
+            if is_known {
+                finishes.push(Finish::new(one.row.held(), Outcome::Done));
+            }
+            (!is_known).then_some(one)
+        })
+        .collect();
+    persons_turn(app, &unknown, now_ms).await?;
+    for one in unknown {
         let age_ms = now_ms.saturating_sub(one.unknown_since_ms());
-        if known.contains(&one.transfer.id) {
-            finishes.push(Finish::new(one.row.held(), Outcome::Done));
-        } else if now_ms >= one.first_unknown_ms() + handover.human_after_ms {
+        if one.too_long(now_ms, handover.human_after_ms) {
             finishes.push(Finish::new(one.row.held(), Outcome::Dead));
         } else if age_ms >= handover.unknown_for_ms {
             missing.push(one);
@@ -310,6 +328,20 @@ async fn look_up(app: &App, corp: &CorpApp, moves: Vec<Move>) -> Result<Vec<Move
         app.ledger.transfers().advance(&never, now_ms).await?;
     }
     Ok(missing)
+}
+
+/// Nobody knows what became of these for so long that a person is to look.
+async fn persons_turn(app: &App, moves: &[Move], now_ms: u64) -> Result<(), Error> {
+    let human_after_ms = app.config.handover.human_after_ms;
+    let steps: Vec<TransferStep> = moves
+        .iter()
+        .filter(|one| one.too_long(now_ms, human_after_ms))
+        .map(|one| result::a_persons_turn(&one.transfer, now_ms))
+        .collect();
+    if !steps.is_empty() {
+        app.ledger.transfers().advance(&steps, now_ms).await?;
+    }
+    Ok(())
 }
 
 /// The last look: which rows are still ours, and that they may be on their way from now on.
