@@ -160,3 +160,62 @@ async fn a_start_of_unknown_outcome_is_not_sent_again_and_again() {
     world.sim.remove_fault(&fault);
     world.close().await;
 }
+
+/// The giver is gone, or one of the two has not logged in: that is no fault of the taker, and nobody after him.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_left_out_for_the_givers_fault() {
+    let world = World::start(Options::default()).await;
+    let not_there = Fault::new("user/get", Act::Errcode(60111)).member("desk");
+    world.sim.add_fault(not_there).expect("a fault");
+    for (customer, code) in [("wmG1", 40003), ("wmG2", 60111), ("wmG3", 40205)] {
+        let fault = Fault::new(TRANSFER, Act::Errcode(code));
+        let fault = world.sim.add_fault(fault).expect("a fault");
+        world.scan(customer);
+        let row = world.settled(customer).await;
+        assert_eq!(row.settled_as.as_deref(), Some("kept"), "{code}");
+        assert_eq!(row.member, MemberId::new("desk").ok(), "{code}");
+        let transfers = world.app.ledger.transfers();
+        let transfers = transfers.of_allocations(&world.corp, &[row.id]).await;
+        assert_eq!(transfers.expect("the ledger answers").len(), 1, "{code}");
+        world.sim.remove_fault(&fault);
+    }
+    for member in ["ma", "mb", "mc"] {
+        assert_eq!(blocked(&world, member).await, None, "{member}");
+    }
+    world.close().await;
+}
+
+/// Whoever is gone himself is left out, and somebody else gets the customer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_taker_who_is_gone_is_left_out() {
+    let world = World::start(Options {
+        members: vec![("ma", 1), ("mb", 1)],
+        ..Options::default()
+    })
+    .await;
+    let not_there = Fault::new("user/get", Act::Errcode(60111)).member("mb");
+    world.sim.add_fault(not_there).expect("a fault");
+    let refused = Fault::new(TRANSFER, Act::Errcode(60111)).taker("mb");
+    world.sim.add_fault(refused).expect("a fault");
+    for customer in ["wmL1", "wmL2"] {
+        world.scan(customer);
+    }
+    let reason = eventually("mb is left out", || async { blocked(&world, "mb").await }).await;
+    assert_eq!(reason, "left_or_not_visible");
+    for customer in ["wmL1", "wmL2"] {
+        eventually("ma gets him", || async {
+            let row = world.allocated(customer).await;
+            (row.member?.as_str() == "ma").then_some(())
+        })
+        .await;
+    }
+    assert_eq!(blocked(&world, "ma").await, None);
+    world.close().await;
+}
+
+async fn blocked(world: &World, member: &str) -> Option<String> {
+    let member = MemberId::new(member).expect("a member");
+    let row = world.app.ledger.members().get(&world.corp, &member).await;
+    let row = row.expect("the ledger answers").expect("he is there");
+    row.blocked.map(|reason| reason.to_string())
+}

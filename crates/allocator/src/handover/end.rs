@@ -1,10 +1,9 @@
 //! How a transfer's end settles its allocation. Settling twice is settling once, so every path may come here again.
 
 use allocation::{
-    AllocationId, MemberId, Reason, Reassigned, Reassignment, SetMember, Settlement,
-    SettlementOutcome,
+    AllocationId, MemberId, Reason, Reassigned, Reassignment, Settlement, SettlementOutcome,
 };
-use ledger::{Allocation, AllocationState, Trail, Transfer, TransferState};
+use ledger::{Allocation, AllocationState, Transfer, TransferState};
 use metrics::counter;
 use quota::Urgency;
 use wecom::client::api;
@@ -15,7 +14,7 @@ use crate::{
     permit,
 };
 
-use super::rules;
+use super::{blame, rules};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -42,6 +41,10 @@ pub enum Fault {
     Customer,
     /// Our picture is old: WeCom says who has him.
     Picture,
+    /// Giver or taker is gone: `user/get` says who.
+    Member,
+    /// Giver or taker has not logged in for a year; nobody says who. A person must find out.
+    Login,
 }
 
 /// Settles after an end that `transfer_result` told.
@@ -92,9 +95,27 @@ pub async fn refused(
         }
         Fault::Taker { blocked } => {
             if let Some(reason) = blocked {
-                block(app, corp, &transfer.taker, reason).await?;
+                blame::block(app, corp, &transfer.taker, reason).await?;
             }
             another(app, corp, &allocation, transfer).await
+        }
+        Fault::Member if blame::is_gone(app, corp, &transfer.taker).await? => {
+            blame::block(app, corp, &transfer.taker, blame::LEFT).await?;
+            another(app, corp, &allocation, transfer).await
+        }
+        Fault::Member => {
+            if !blame::is_gone(app, corp, &transfer.giver).await? {
+                blame::nobody(corp, transfer, "one of the two is gone, but both are there");
+            }
+            where_he_is(app, corp, &allocation, &transfer.giver, &transfer.taker).await
+        }
+        Fault::Login => {
+            blame::nobody(
+                corp,
+                transfer,
+                "one of the two has not logged in for a year",
+            );
+            where_he_is(app, corp, &allocation, &transfer.giver, &transfer.taker).await
         }
     }
 }
@@ -366,30 +387,4 @@ async fn another(
         Reassigned::Nobody => kept(app, corp, allocation, &transfer.giver).await,
         _ => Ok(()),
     }
-}
-
-/// Leaves a member out of every choice until somebody mends what WeCom says about him.
-async fn block(
-    app: &App,
-    corp: &CorpApp,
-    member: &MemberId,
-    reason: &'static str,
-) -> Result<(), Error> {
-    tracing::warn!(corp = %corp.id, member = %member, reason, "a member cannot take customers and is left out");
-    counter!("paidan_members_blocked_total", "corp" => corp.id.to_string(), "reason" => reason)
-        .increment(1);
-    let blocked = Reason::new(reason).ok();
-    let trail = Trail::system(app.now_ms(), "refused as taker by WeCom");
-    let row = app
-        .ledger
-        .members()
-        .set_blocked(&corp.id, member, blocked.as_ref(), &trail)
-        .await?;
-    let change = SetMember {
-        member: member.clone(),
-        cap: row.and_then(|row| row.cap),
-        blocked,
-    };
-    corp.roster.set_member(change, "", None).await?;
-    Ok(())
 }

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     app::{App, CorpApp},
     backoff::jittered,
-    handover::end::Fault,
+    handover::end::{Fault, GONE},
 };
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -174,15 +174,12 @@ fn fault(code: i64) -> Option<Fault> {
         40143 => Some(Fault::Taker {
             blocked: Some("banned"),
         }),
-        40205 => Some(Fault::Taker {
-            blocked: Some("no_login_for_a_year"),
-        }),
+        // One of the two has not logged in for a year; no call says which.
+        40205 => Some(Fault::Login),
         84074 | 84083 => Some(Fault::Taker {
             blocked: Some("no_customer_contact"),
         }),
-        60111 | 40003 => Some(Fault::Taker {
-            blocked: Some("left_or_not_visible"),
-        }),
+        code if GONE.contains(&code) => Some(Fault::Member),
         _ => None,
     }
 }
