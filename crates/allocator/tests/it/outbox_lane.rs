@@ -346,3 +346,24 @@ async fn a_lifted_block_is_noticed() {
     stage.forward(10_000);
     stage.until("all are told", |rows| rows.done == 40).await;
 }
+
+/// Case 53: however often the rate forbids a call, that uses up none of its tries: what fails for the first time after
+/// that is tried again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_rate_forbids_is_no_try() {
+    let stage = Stage::new(1).await;
+    // More than `outbox.max_attempts` allows, then one that passes.
+    for (code, times) in [(45033, 6), (-1, 1)] {
+        let fault = Fault::new(api::SEND_MESSAGE, Act::Errcode(code)).times(times);
+        stage.sim.add_fault(fault).unwrap();
+    }
+    stage.cards(1).await;
+    let _process = stage.process().await;
+    stage.until("he is told", |rows| rows.done == 1).await;
+    let (state, tries): (String, i32) = sqlx::query_as("SELECT state, tries FROM outbox")
+        .fetch_one(&mut stage.world.database.connect().await)
+        .await
+        .unwrap();
+    assert_eq!((state.as_str(), tries), ("done", 2));
+    assert_eq!(stage.calls(api::SEND_MESSAGE), 8);
+}

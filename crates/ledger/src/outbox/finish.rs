@@ -61,7 +61,8 @@ pub enum Outcome {
     Again {
         due_ms: u64,
     },
-    /// It was not tried (a budget or a lock is to be waited for): as it was, from then on.
+    /// It was not tried (a budget or a lock is to be waited for, or WeCom did not let it in): as it was, from then on. If
+    /// it was begun, that was no try.
     NotTried {
         due_ms: u64,
     },
@@ -132,6 +133,8 @@ impl Outbox {
                     state = CASE WHEN f.not_tried AND o.unknown_since IS NOT NULL THEN 'unknown' ELSE f.state END,
                     due_at = coalesce(f.due_at, o.due_at),
                     lease_until = NULL,
+                    tries = CASE WHEN f.not_tried AND o.sent_at IS NOT NULL THEN greatest(o.tries - 1, 0)
+                        ELSE o.tries END,
                     sent_at = NULL,
                     unknown_since = CASE WHEN f.not_tried THEN o.unknown_since
                         WHEN f.state = 'unknown' THEN coalesce(o.sent_at, o.unknown_since, $1) END,
