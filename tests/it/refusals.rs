@@ -31,6 +31,10 @@ async fn a_transfer_is_refused_customer_by_customer() {
         let row = world.settled(customer).await;
         assert_eq!(row.settled_as.as_deref(), Some("kept"), "{customer}");
         assert_eq!(row.member, MemberId::new("desk").ok(), "{customer}");
+        // Whoever reassigns him names the epoch that the ledger shows.
+        let open = world.corp_app().roster.allocations_of(&row.subject).await;
+        let open = open.expect("Redis answers").remove(0);
+        assert_eq!((row.epoch, open.epoch), (1, 1), "{customer}");
         let transfers = world.app.ledger.transfers();
         let transfers = transfers.of_allocations(&world.corp, &[row.id]).await;
         let codes: Vec<_> = transfers

@@ -110,7 +110,11 @@ pub enum SettledAs {
     /// The customer is with the chosen member.
     Done,
     /// The customer stayed with this member, who has him now.
-    Kept(MemberId),
+    Kept {
+        member: MemberId,
+        /// Another one had the allocation until now: a new epoch begins.
+        moved: bool,
+    },
     /// It came to nothing; it is closed too.
     Void(Reason),
 }

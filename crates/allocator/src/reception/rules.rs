@@ -320,7 +320,10 @@ fn unknown_reason() -> Reason {
 fn settlement_change(settlement: &Settlement, settled: &Settled) -> Option<Change> {
     let how = match (settled, &settlement.outcome) {
         (Settled::Done { .. }, _) => SettledAs::Done,
-        (Settled::Kept { .. }, SettlementOutcome::Kept(member)) => SettledAs::Kept(member.clone()),
+        (Settled::Kept { from }, SettlementOutcome::Kept(member)) => SettledAs::Kept {
+            member: member.clone(),
+            moved: from.as_ref() != Some(member),
+        },
         (Settled::Void { .. }, SettlementOutcome::Void(reason)) => SettledAs::Void(reason.clone()),
         // Settled like this before, or gone: the entry that did it has its own row changes.
         _ => return None,

@@ -48,6 +48,8 @@ pub(super) struct Patch<'b> {
     pub(super) member: Option<&'b MemberId>,
     pub(super) holder: Option<&'b MemberId>,
     pub(super) epoch: Option<u64>,
+    /// Epochs that began since, without a number of their own.
+    pub(super) raised: u64,
     /// What belongs to earlier epochs is taken back.
     pub(super) superseded: Option<u64>,
     pub(super) assigned_ms: Option<u64>,
@@ -124,6 +126,7 @@ impl<'b> Folded<'b> {
                     patch.assigned_ms = Some(at_ms);
                     if epoch.is_some() {
                         patch.epoch = patch.epoch.max(*epoch);
+                        patch.raised = 0;
                         // There is something new to carry out.
                         patch.settled = None;
                         patch.unsettled = true;
@@ -139,7 +142,8 @@ impl<'b> Folded<'b> {
                 if patch.closed.is_none() {
                     let word = match how {
                         SettledAs::Done => "done",
-                        SettledAs::Kept(member) => {
+                        SettledAs::Kept { member, moved } => {
+                            patch.raised += u64::from(*moved);
                             patch.member = Some(member);
                             patch.holder = Some(member);
                             patch.kept_ms = patch.kept_ms.or(Some(at_ms));

@@ -122,7 +122,7 @@ async fn patches(
                 "UPDATE allocations AS a SET
                     member = coalesce(p.member, a.member),
                     holder = coalesce(p.holder, a.holder),
-                    epoch = greatest(p.epoch, a.epoch),
+                    epoch = greatest(p.epoch, a.epoch) + p.raised,
                     assigned_at = coalesce(p.assigned_at, a.assigned_at, p.kept_at),
                     settled_at = CASE WHEN a.settled_at IS NOT NULL AND NOT p.unsettled THEN a.settled_at
                         ELSE coalesce(p.settled_at, p.closed_at) END,
@@ -134,9 +134,9 @@ async fn patches(
                     changed_seq = p.seq
                  FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[],
                         $7::timestamptz[], $8::boolean[], $9::timestamptz[], $10::text[], $11::timestamptz[],
-                        $12::text[])
+                        $12::text[], $13::bigint[])
                     AS p (id, seq, member, holder, epoch, assigned_at, kept_at, unsettled, settled_at, settled_as,
-                        closed_at, close_reason)
+                        closed_at, close_reason, raised)
                  WHERE a.id = p.id AND a.closed_at IS NULL AND a.changed_seq < p.seq",
             )
             .bind(column(chunk, |(id, _)| id.0))
@@ -150,7 +150,8 @@ async fn patches(
             .bind(column(chunk, |(_, patch)| patch.settled_at()))
             .bind(column(chunk, |(_, patch)| patch.settled.map(|(word, _)| word)))
             .bind(column(chunk, |(_, patch)| patch.closed_at()))
-            .bind(column(chunk, |(_, patch)| patch.closed.map(|(reason, _)| reason)));
+            .bind(column(chunk, |(_, patch)| patch.closed.map(|(reason, _)| reason)))
+            .bind(column(chunk, |(_, patch)| signed(patch.raised)));
         work.execute(query).await?;
     }
     Ok(())
@@ -274,7 +275,7 @@ fn insert_allocations(
     .bind(column(rows, |row| clean(&row.decided.source)))
     .bind(column(rows, |row| clean_option(row.decided.delivery.as_ref())))
     .bind(column(rows, |row| row.decided.request.as_ref().map(|request| request.as_str())))
-    .bind(column(rows, |row| signed(row.patch.epoch.unwrap_or(0))))
+    .bind(column(rows, |row| signed(row.patch.epoch.unwrap_or(0) + row.patch.raised)))
     .bind(column(rows, |row| at(row.at_ms)))
     .bind(column(rows, |row| at_option(row.patch.assigned_ms.or(row.patch.kept_ms))))
     .bind(column(rows, |row| row.patch.settled_at()))

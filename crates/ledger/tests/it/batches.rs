@@ -38,11 +38,14 @@ fn change() -> impl Strategy<Value = Change> {
                 epoch,
             }
         ),
-        2 => (of.clone(), who, 0..3).prop_map(|(n, who, how)| Change::Settled {
+        2 => (of.clone(), who, 0..4).prop_map(|(n, who, how)| Change::Settled {
             allocation: allocation(n),
             how: match how {
                 0 => SettledAs::Done,
-                1 => SettledAs::Kept(member(who)),
+                1 | 2 => SettledAs::Kept {
+                    member: member(who),
+                    moved: how == 2,
+                },
                 _ => SettledAs::Void(Reason::new("void").unwrap()),
             },
         }),

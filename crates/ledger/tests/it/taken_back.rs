@@ -276,17 +276,21 @@ async fn settling_says_how_it_ended() {
         how,
     };
     let void = SettledAs::Void(Reason::new("refused").unwrap());
+    let kept = |by: &str, moved| SettledAs::Kept {
+        member: member(by),
+        moved,
+    };
     setup
         .write(vec![
             settled(1, SettledAs::Done),
-            settled(2, SettledAs::Kept(member("mH"))),
+            settled(2, kept("mH", true)),
             settled(3, void),
             closed(4),
         ])
         .await;
     // Twice is once.
     setup
-        .write(vec![settled(1, SettledAs::Kept(member("mA"))), closed(3)])
+        .write(vec![settled(1, kept("mA", false)), closed(3)])
         .await;
     let rows = setup
         .ledger
@@ -304,6 +308,8 @@ async fn settling_says_how_it_ended() {
             row.close_reason.as_deref(),
         )
     };
+    let epochs: Vec<u64> = (1..=4).map(|n| row(n).epoch).collect();
+    assert_eq!(epochs, [0, 1, 0, 0], "who has him changed once");
     let (m_a, m_h) = (member("mA"), member("mH"));
     assert_eq!(view(1), ("done", m_a.clone(), None, None));
     assert_eq!(view(2), ("kept", m_h.clone(), None, None));
