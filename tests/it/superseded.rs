@@ -107,6 +107,9 @@ async fn the_end_of_an_earlier_transfer_leads_on() {
     assert_eq!(settled.settled_as.as_deref(), Some("done"));
     assert_eq!(settled.member, Some(second));
     assert_eq!(settled.holder, Some(first));
+    // Nor is anybody told who should not be: his channel wants no cards, whoever gets him.
+    world.quiet().await;
+    assert_eq!(world.sim.messages(), []);
     world.close().await;
 }
 

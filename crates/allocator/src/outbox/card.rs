@@ -1,6 +1,8 @@
 //! Cards that tell a member about his customers. WeCom drops more than 30 a minute to one member without a word, so
 //! several that are due together become one digest, and there is room for the cards of other apps.
 
+use std::collections::HashSet;
+
 use ledger::{Finish, OutboxRow, Outcome};
 use quota::{
     BudgetKeys, BudgetLimits,
@@ -25,6 +27,10 @@ const ALL_INVALID: i64 = 81013;
 /// The rows of one member: one message, whether it speaks of one customer or of a hundred.
 pub(super) async fn send(hands: &Hands, rows: Vec<OutboxRow>, until_ms: u64) -> Result<(), Error> {
     let (app, corp) = (&hands.app, &hands.corp);
+    let rows = wanted(app, corp, rows).await?;
+    if rows.is_empty() {
+        return Ok(());
+    }
     let Some(member) = rows.first().and_then(member) else {
         let dead: Vec<Finish> = rows
             .iter()
@@ -61,31 +67,66 @@ pub(super) async fn send(hands: &Hands, rows: Vec<OutboxRow>, until_ms: u64) -> 
             return Ok(());
         }
     };
-    let rows: Vec<OutboxRow> = rows
+    let mut rows: Vec<OutboxRow> = rows
         .into_iter()
         .filter(|row| ours.iter().any(|held| held.id == row.id))
         .collect();
+    rows.sort_by_key(|row| row.id);
     let answer = corp
         .client
         .send_message(&message(app, &member, &rows))
         .await;
     hands.done(&permit, &answer).await;
+    let tries = rows.iter().map(|row| row.tries).max().unwrap_or_default() + 1;
+    // One time for all of them: what is sent again must be the same message.
+    let outcome = match &answer {
+        Ok(sent) if sent.invaliduser.is_empty() => Outcome::Done,
+        // Nobody to tell: he left, or the app may not see him. That stops no customer.
+        Ok(_) => Outcome::Failed,
+        Err(error) if error.errcode() == Some(ALL_INVALID) => Outcome::Failed,
+        // The duplicate check makes a repetition harmless.
+        Err(error) if error.may_have_acted() => verdict::again(app, tries),
+        Err(error) => verdict::after_refusal(app, corp, error, tries),
+    };
     let finishes: Vec<Finish> = rows
         .iter()
-        .map(|row| {
-            let outcome = match &answer {
-                Ok(sent) if sent.invaliduser.is_empty() => Outcome::Done,
-                // Nobody to tell: he left, or the app may not see him. That stops no customer.
-                Ok(_) => Outcome::Failed,
-                Err(error) if error.errcode() == Some(ALL_INVALID) => Outcome::Failed,
-                // The duplicate check makes a repetition harmless.
-                Err(error) if error.may_have_acted() => verdict::again(app, row.tries + 1),
-                Err(error) => verdict::after_refusal(app, corp, error, row.tries + 1),
-            };
-            verdict::finish(row.held(), outcome, answer.as_ref().err())
-        })
+        .map(|row| verdict::finish(row.held(), outcome, answer.as_ref().err()))
         .collect();
     verdict::write(app, corp, kind::MEMBER_CARD, &finishes).await
+}
+
+/// Leaves out those whose channel wants no cards. A customer who was assigned late or given to another comes without his
+/// channel: his allocation knows it.
+async fn wanted(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Result<Vec<OutboxRow>, Error> {
+    let asked: Vec<_> = rows
+        .iter()
+        .filter(|row| matches!(card(row), Some((_, None))))
+        .filter_map(|row| row.allocation)
+        .collect();
+    if asked.is_empty() {
+        return Ok(rows);
+    }
+    let allocations = app.ledger.allocations();
+    let allocations = allocations.get_many(&corp.id, &asked).await?;
+    let routes = corp.routes();
+    let silent: HashSet<_> = allocations
+        .into_iter()
+        .filter(|row| {
+            let channel = row.channel.as_ref().and_then(|id| routes.channels.get(id));
+            channel.is_some_and(|channel| !channel.card)
+        })
+        .map(|row| row.id)
+        .collect();
+    let (unwanted, wanted): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| {
+        let late = matches!(card(row), Some((_, None)));
+        late && row.allocation.is_some_and(|id| silent.contains(&id))
+    });
+    let cancelled: Vec<Finish> = unwanted
+        .iter()
+        .map(|row| Finish::new(row.held(), Outcome::Cancelled))
+        .collect();
+    verdict::write(app, corp, kind::MEMBER_CARD, &cancelled).await?;
+    Ok(wanted)
 }
 
 /// Counts one card to the member, over all processes; or says when he may get the next one.
@@ -118,8 +159,13 @@ async fn enough(app: &App, corp: &CorpApp, member: &str) -> Result<Option<u64>, 
 }
 
 fn member(row: &OutboxRow) -> Option<String> {
+    card(row).map(|(member, _)| member)
+}
+
+/// The member, and the channel as far as the decision knew it.
+fn card(row: &OutboxRow) -> Option<(String, Option<String>)> {
     match serde_json::from_value(row.payload.clone()) {
-        Ok(Effect::MemberCard { member, .. }) => Some(member),
+        Ok(Effect::MemberCard { member, channel }) => Some((member, channel)),
         _ => None,
     }
 }

@@ -53,10 +53,14 @@ impl Lane {
         }
     }
 
-    /// Rows that go to WeCom in one call.
+    /// Rows that go to WeCom in one call. Cards that may have been sent are sent again together, in the same words, and
+    /// nothing joins them: WeCom's duplicate check compares the text.
     fn group(self, row: &OutboxRow) -> (String, String) {
         match serde_json::from_value(row.payload.clone()) {
             Ok(Effect::Transfer { giver, taker }) => (giver, taker),
+            Ok(Effect::MemberCard { member, .. }) if row.tries > 0 => {
+                (member, row.due_ms.to_string())
+            }
             Ok(Effect::MemberCard { member, .. }) => (member, String::new()),
             _ => (row.id.to_string(), String::new()),
         }

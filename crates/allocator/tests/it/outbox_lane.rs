@@ -367,3 +367,34 @@ async fn what_the_rate_forbids_is_no_try() {
     assert_eq!((state.as_str(), tries), ("done", 2));
     assert_eq!(stage.calls(api::SEND_MESSAGE), 8);
 }
+
+/// The answer to a digest is lost. It is sent again as it was, whoever came meanwhile, so that WeCom's duplicate check
+/// knows it: the member reads of each customer once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_digest_is_sent_again_as_it_was() {
+    let stage = Stage::new(1).await;
+    let of_one = |count: usize| {
+        let payload = serde_json::json!({"kind": "member_card", "member": "m0", "channel": null});
+        vec![payload; count]
+    };
+    let lost = Fault::new(api::SEND_MESSAGE, Act::Drop).after().times(2);
+    stage.sim.add_fault(lost).unwrap();
+    stage.insert("member_card", of_one(3), 3_600).await;
+    let _process = stage.process().await;
+    stage
+        .until("one answer was lost", |_| {
+            stage.calls(api::SEND_MESSAGE) > 0
+        })
+        .await;
+    let more = "UPDATE outbox SET effect_key = 'earlier ' || effect_key";
+    sqlx::query(more)
+        .execute(&mut stage.world.database.connect().await)
+        .await
+        .unwrap();
+    stage.insert("member_card", of_one(2), 3_600).await;
+    stage.until("all are told", |rows| rows.done == 5).await;
+    let counters = stage.sim.counters();
+    let corp = &counters.corps[stage.world.corp.as_str()];
+    let shown = stage.sim.messages().len();
+    assert_eq!((shown, corp.messages_duplicate), (2, 2), "{corp:?}");
+}
