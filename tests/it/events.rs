@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use allocation::{MemberId, Reason};
 use e2e::{AES_KEY, Options, TOKEN, World, eventually};
-use ledger::{DeliveryFilter, PageRequest};
+use ledger::{DeliveryFilter, PageRequest, Trail};
 use serde_json::json;
 use wecom::{
     crypto::{Keys, Sealer},
@@ -229,5 +230,56 @@ async fn the_events_of_a_finished_transfer_decide_nothing() {
     let corp = &counters.corps[world.corp.as_str()];
     assert_eq!(corp.transfers_accepted, 12, "{corp:?}");
     assert_eq!((corp.welcomes_delivered, corp.welcomes_repeated), (12, 0));
+    world.close().await;
+}
+
+/// Who left gets nothing more, what he had ends, and who comes then waits for somebody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_member_who_left_had_ends() {
+    a_member_leaves(false).await;
+}
+
+/// The same when a process blocked him and died before it ended what he had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_blocked_member_who_left_had_ends() {
+    a_member_leaves(true).await;
+}
+
+async fn a_member_leaves(blocked_before: bool) {
+    let world = World::start(Options {
+        allocator: "[outbox]\ncards_per_minute = 30\n[audit]\nperiod_ms = 0\n".to_owned(),
+        ..alone()
+    })
+    .await;
+    let customers = ["wmLeft1", "wmLeft2", "wmLeft3"];
+    for customer in customers {
+        world.scan_member("ma", "poster", customer);
+        world.allocated(customer).await;
+    }
+    world.quiet().await;
+    if blocked_before {
+        let reason = Reason::new("left_or_not_visible").expect("a reason");
+        let ma = MemberId::new("ma").expect("a member");
+        let trail = Trail::system(world.app.now_ms(), "test");
+        let members = world.app.ledger.members();
+        let blocked = members.set_blocked(&world.corp, &ma, Some(&reason), &trail);
+        blocked.await.expect("the ledger answers");
+    }
+    let left = json!({ "status": 5 });
+    let corp = world.corp.as_str();
+    let patched = world.sim.patch_member(Some(corp), "ma", &left);
+    patched.expect("he leaves");
+    for customer in customers {
+        eventually("his allocations end", || async {
+            let rows = world.rows(customer).await;
+            (rows[0].close_reason.as_deref() == Some("member_left")).then_some(())
+        })
+        .await;
+    }
+    let allocations = world.app.ledger.allocations();
+    let held = allocations.open_by_member(&world.corp).await;
+    assert_eq!(held.expect("the ledger answers"), []);
+    world.scan("wmLeft4");
+    assert_eq!(world.allocated("wmLeft4").await.member, None);
     world.close().await;
 }

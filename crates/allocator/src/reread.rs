@@ -7,7 +7,7 @@ use allocation::{
     AllocationId, ChannelId, Closing, MemberId, PoolId, Reason, Request, SetMember, SubjectKey,
 };
 use inbox::Taken;
-use ledger::{Allocation, AllocationState, Trail};
+use ledger::{Allocation, AllocationState, Member, Trail};
 use quota::Urgency;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -33,6 +33,14 @@ const IDLE: Duration = Duration::from_millis(500);
 /// Why a member was left out, when WeCom itself says that he cannot serve.
 const LEFT: &str = "left_or_not_visible";
 const DISABLED: &str = "disabled";
+/// No such member: he left, was deleted, or the app may not see him any more (pages 90196, 90313).
+const GONE: [i64; 2] = [60111, 40003];
+/// Why allocations end whose member left.
+const MEMBER_LEFT: &str = "member_left";
+/// A member who left is looked at again: soon for what was decided just before he was blocked and was not in the ledger
+/// yet, later while a transfer to him goes on.
+const LEFT_AGAIN_MS: u64 = 60_000;
+const LEFT_MOVING_MS: u64 = 60 * 60 * 1000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -278,10 +286,9 @@ async fn ended(
     Ok(())
 }
 
-/// Whether a member is still there. Who is not gets nothing more, and his open allocations end.
+/// Whether a member is still there. Who is not gets nothing more; of one who left the open allocations end too, so that
+/// his customers may come again. One who is disabled still has his customers at WeCom and may be back tomorrow.
 pub async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Result<(), Error> {
-    /// No such member: he left, was deleted, or the app may not see him any more (pages 90196, 90313).
-    const GONE: [i64; 2] = [60111, 40003];
     let Ok(member) = MemberId::new(userid) else {
         return Ok(());
     };
@@ -302,19 +309,40 @@ pub async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Result<(), 
     let Some(row) = app.ledger.members().get(&corp.id, &member).await? else {
         return Ok(());
     };
-    let blocked = match (gone, row.blocked.as_ref().map(Reason::as_str)) {
-        (Some(reason), Some(now)) if now == reason => return Ok(()),
-        (Some(reason), _) => Some(reason),
+    let again_ms = match (gone, row.blocked.as_ref().map(Reason::as_str)) {
+        (Some(reason), Some(now)) if now == reason => None,
+        (Some(reason), _) => {
+            block(app, corp, &row, Some(reason)).await?;
+            Some(LEFT_AGAIN_MS)
+        }
         // We left him out because WeCom said he was gone; he is back.
-        (None, Some(LEFT | DISABLED)) => None,
+        (None, Some(LEFT | DISABLED)) => return block(app, corp, &row, None).await,
         (None, _) => return Ok(()),
     };
+    if gone == Some(LEFT) {
+        // Blocked before or not: a process may have died between the two.
+        let moving = end_all_of(app, corp, &member).await?;
+        if let Some(again_ms) = again_ms.or(moving.then_some(LEFT_MOVING_MS)) {
+            let due_ms = app.now_ms() + again_ms;
+            corp.inbox.dirty_mark(dirty::MEMBER, userid, due_ms).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn block(
+    app: &App,
+    corp: &CorpApp,
+    row: &Member,
+    blocked: Option<&'static str>,
+) -> Result<(), Error> {
+    let member = &row.member;
     tracing::info!(corp = %corp.id, member = %member, blocked, "a member left or came back");
     let blocked = blocked.and_then(|reason| Reason::new(reason).ok());
     let trail = Trail::system(app.now_ms(), "user/get");
     app.ledger
         .members()
-        .set_blocked(&corp.id, &member, blocked.as_ref(), &trail)
+        .set_blocked(&corp.id, member, blocked.as_ref(), &trail)
         .await?;
     let change = SetMember {
         member: member.clone(),
@@ -324,6 +352,47 @@ pub async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Result<(), 
     corp.roster.set_member(change, "", None).await?;
     corp.log_grew.notify_one();
     Ok(())
+}
+
+/// Ends a member's open allocations, a page at a time. Those that a transfer is still to carry out are the transfer's
+/// business; answers whether there are any.
+async fn end_all_of(app: &App, corp: &CorpApp, member: &MemberId) -> Result<bool, Error> {
+    let Ok(reason) = Reason::new(MEMBER_LEFT) else {
+        return Ok(false);
+    };
+    let limit = u32::try_from(allocation::MAX_BATCH).unwrap_or(u32::MAX);
+    let (mut moving, mut before) = (false, None);
+    loop {
+        let page = app
+            .ledger
+            .allocations()
+            .open_of_member(&corp.id, member, before, limit)
+            .await?;
+        let Some(last) = page.last() else {
+            return Ok(moving);
+        };
+        before = Some((last.decided_ms, last.id));
+        let (settled, on_the_way): (Vec<&Allocation>, Vec<&Allocation>) =
+            page.iter().partition(|row| row.settled_ms.is_some());
+        moving |= !on_the_way.is_empty();
+        let closings: Vec<Closing> = settled
+            .into_iter()
+            .map(|row| Closing {
+                subject: row.subject,
+                pool: Some(row.pool.clone()),
+                member: Some(member.clone()),
+                allocation: Some(row.id),
+                reason: reason.clone(),
+            })
+            .collect();
+        if !closings.is_empty() {
+            tracing::info!(corp = %corp.id, member = %member, ended = closings.len(), "allocations of a member who left end");
+            metrics::counter!("paidan_found_total", "corp" => corp.id.to_string(), "what" => "left")
+                .increment(closings.len() as u64);
+            corp.roster.close(closings, "", None).await?;
+            corp.log_grew.notify_one();
+        }
+    }
 }
 
 #[cfg(test)]

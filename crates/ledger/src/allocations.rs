@@ -97,7 +97,7 @@ pub struct UnsettledPage {
     pub next: Option<Place>,
 }
 
-/// Where a page ended: when it was assigned, and which it is.
+/// Where a page ended: when it was assigned (or decided, where the page is in that order), and which it is.
 pub type Place = (u64, AllocationId);
 
 macro_rules! columns {

@@ -4,10 +4,11 @@ use std::collections::HashSet;
 
 use allocation::{CorpId, MemberId, SubjectKey};
 
-use super::{Allocation, Allocations, columns, read_all};
+use super::{Allocation, Allocations, Place, columns, read_all};
 use crate::customers::KnownCustomer;
 use crate::log_write::column;
 use crate::row::Columns;
+use crate::times::at_option;
 use crate::{Error, customers};
 
 impl Allocations {
@@ -51,6 +52,33 @@ impl Allocations {
         let rows = work.fetch_all(query).await?;
         work.end().await?;
         rows.iter().map(|row| row.parsed("subject")).collect()
+    }
+
+    /// The member's open allocations, the latest first, those decided before a place.
+    pub async fn open_of_member(
+        &self,
+        corp: &CorpId,
+        member: &MemberId,
+        before: Option<Place>,
+        limit: u32,
+    ) -> Result<Vec<Allocation>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query_once(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM allocations AS a WHERE a.corp_id = $1 AND a.member = $2 AND a.closed_at IS NULL
+                    AND ($3::timestamptz IS NULL OR (a.decided_at, a.id) < ($3, $4))
+                 ORDER BY a.decided_at DESC, a.id DESC LIMIT $5"
+            ))
+            .bind(corp.as_str())
+            .bind(member.as_str())
+            .bind(at_option(before.map(|(decided_ms, _)| decided_ms)))
+            .bind(before.map(|(_, id)| id.0))
+            .bind(i64::from(limit));
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        read_all(&rows)
     }
 
     /// Customers whom the member has by a settled allocation: WeCom should list them.
