@@ -20,6 +20,7 @@ use crate::{
     app::{App, CorpApp, Redis},
     backoff::Backoff,
     payload::{Context, Outcome, Payload},
+    poison::{self, Failure, Work},
     reception::intake::{self, Arrival, Pair, Step},
 };
 
@@ -80,35 +81,57 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
     }
 }
 
-/// Tries one batch until it is acknowledged: a store that is away is nobody's fault and counts no try. False when the
-/// program stops first; the batch then goes to another consumer.
+/// Tries one batch until it is acknowledged, or failed by its own fault: a store that is away counts no try. False when
+/// the program stops first; the batch then goes to another consumer.
 async fn until_done(
     app: &App,
     corp: &CorpApp,
     consumer: &Consumer<Redis>,
-    batch: Vec<Delivery>,
+    mut batch: Vec<Delivery>,
     stop: &CancellationToken,
 ) -> bool {
+    let work = Deciding { app, corp };
     let mut backoff = Backoff::store();
     // An earlier try may have had its effect without our learning of it.
     let mut again = false;
     loop {
-        match decide(app, corp, &batch, again).await {
+        match poison::attempt(&work, &batch, again).await {
             Ok(()) => match consumer.ack(&batch).await {
                 Ok(_) => return true,
                 Err(error) => {
                     tracing::warn!(corp = %corp.id, error = %error, "a batch was not acknowledged")
                 }
             },
-            Err(Error::Roster(roster::Error::NotReady)) => corp.not_ready.notify_one(),
-            Err(error) => {
-                tracing::warn!(corp = %corp.id, error = %error, "a batch was not decided")
+            Err(Failure::Error(Error::Roster(roster::Error::NotReady))) => {
+                corp.not_ready.notify_one()
+            }
+            Err(failure) => {
+                tracing::warn!(corp = %corp.id, error = %failure, "a batch was not decided");
+                if failure.is_theirs() {
+                    batch = poison::sift(&corp.id, consumer, batch, &work).await;
+                    if batch.is_empty() {
+                        return true;
+                    }
+                }
             }
         }
         again = true;
         if !backoff.wait(stop).await {
             return false;
         }
+    }
+}
+
+struct Deciding<'a> {
+    app: &'a App,
+    corp: &'a CorpApp,
+}
+
+impl Work for Deciding<'_> {
+    type Error = Error;
+
+    async fn run(&self, batch: &[Delivery], again: bool) -> Result<(), Error> {
+        decide(self.app, self.corp, batch, again).await
     }
 }
 

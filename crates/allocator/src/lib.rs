@@ -18,6 +18,7 @@ pub mod payload;
 pub mod people;
 pub mod permit;
 pub mod pipeline;
+mod poison;
 pub mod reception;
 pub mod record;
 pub mod redis_setup;

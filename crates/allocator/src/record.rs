@@ -13,6 +13,7 @@ use crate::{
     app::{App, CorpApp},
     backoff::Backoff,
     people,
+    poison::{self, Work},
     reception::intake::WECOM,
 };
 
@@ -22,6 +23,10 @@ const BATCH: usize = 1_000;
 /// Reads and records until the program stops.
 pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
     let mut backoff = Backoff::store();
+    let work = Recording {
+        app: &app,
+        corp: &corp,
+    };
     while !stop.is_cancelled() {
         let blocking = match app.blocking().await {
             Ok(connection) => connection,
@@ -43,7 +48,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                 next = consumer.next(BATCH, block) => next,
                 () = stop.cancelled() => return,
             };
-            let batch = match next {
+            let mut batch = match next {
                 Ok(batch) => batch,
                 Err(error) => {
                     tracing::warn!(corp = %corp.id, error = %error, "the inbox cannot be read");
@@ -52,7 +57,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                 }
             };
             while !batch.is_empty() {
-                match record(&app, &corp, &batch).await {
+                match poison::attempt(&work, &batch, false).await {
                     Ok(()) => {
                         if let Err(error) = consumer.ack(&batch).await {
                             tracing::warn!(corp = %corp.id, error = %error, "recorded deliveries were not acknowledged");
@@ -61,8 +66,14 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                             .increment(batch.len() as u64);
                         break;
                     }
-                    Err(error) => {
-                        tracing::warn!(corp = %corp.id, error = %error, "deliveries were not recorded");
+                    Err(failure) => {
+                        tracing::warn!(corp = %corp.id, error = %failure, "deliveries were not recorded");
+                        if failure.is_theirs() {
+                            batch = poison::sift(&corp.id, &consumer, batch, &work).await;
+                            if batch.is_empty() {
+                                break;
+                            }
+                        }
                         if !backoff.wait(&stop).await {
                             return;
                         }
@@ -71,6 +82,19 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
             }
             backoff.reset();
         }
+    }
+}
+
+struct Recording<'a> {
+    app: &'a App,
+    corp: &'a CorpApp,
+}
+
+impl Work for Recording<'_> {
+    type Error = ledger::Error;
+
+    async fn run(&self, batch: &[Delivery], _again: bool) -> Result<(), ledger::Error> {
+        record(self.app, self.corp, batch).await
     }
 }
 

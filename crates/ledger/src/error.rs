@@ -51,6 +51,23 @@ impl Error {
         )
     }
 
+    /// Whether what was written or asked for is to blame, and not the database as a whole: other data would do better.
+    pub fn is_of_the_data(&self) -> bool {
+        match self {
+            // data exception, integrity constraint, program limit
+            Error::Database(error) => error
+                .as_database_error()
+                .and_then(|database| database.code())
+                .is_some_and(|code| {
+                    ["22", "23", "54"]
+                        .iter()
+                        .any(|class| code.starts_with(class))
+                }),
+            Error::Unreadable { .. } => true,
+            _ => false,
+        }
+    }
+
     pub(crate) fn unreadable(what: &'static str, problem: impl ToString) -> Error {
         Error::Unreadable {
             what,

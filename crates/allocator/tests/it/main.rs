@@ -18,4 +18,5 @@ mod guard;
 mod housekeeping;
 mod keys;
 mod outbox_lane;
+mod poison;
 mod redis_setup;
