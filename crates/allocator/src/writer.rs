@@ -1,10 +1,10 @@
 //! The ledger writer: whoever holds the corp's row turns the log after the ledger's last entry into rows and effects,
 //! one transaction a batch. Its place in the log is in that row, so a writer that dies leaves nothing half-done.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use allocation::{Closing, LogEntry, Op, Reason};
-use ledger::{Conflict, Entry, LogWrite, WriteBatch, Written};
+use allocation::{AllocationId, Closing, LogEntry, Op, Reason};
+use ledger::{Entry, LogWrite, WriteBatch, Written};
 use metrics::{counter, gauge};
 use roster::LogReader;
 use tokio_util::sync::CancellationToken;
@@ -124,7 +124,7 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
         .increment(written.entries as u64);
     gauge!("paidan_log_written_seq", "corp" => corp.id.to_string()).set(written.log_seq as f64);
     corp.effects_due.notify_waiters();
-    cancel(corp, &written.conflicts, &entries).await?;
+    cancel(corp, &written, &entries).await?;
     corp.roster.log_trim(written.log_seq).await?;
     Ok(Turn::Wrote(written.entries))
 }
@@ -195,9 +195,12 @@ async fn commit(
         .await?)
 }
 
-/// The ledger had an open row already: it stands, and the newer allocation ends in Redis.
-async fn cancel(corp: &CorpApp, conflicts: &[Conflict], entries: &[LogEntry]) -> Result<(), Error> {
-    if conflicts.is_empty() {
+/// The ledger had an open row already: it stands, and the newer allocation ends in Redis. So does one that is the echo
+/// of a transfer.
+async fn cancel(corp: &CorpApp, written: &Written, entries: &[LogEntry]) -> Result<(), Error> {
+    let conflicts = written.conflicts.iter().map(|conflict| conflict.lost);
+    let lost: HashSet<AllocationId> = conflicts.chain(written.echoes.iter().copied()).collect();
+    if lost.is_empty() {
         return Ok(());
     }
     let closings: Vec<Closing> = entries
@@ -207,11 +210,7 @@ async fn cancel(corp: &CorpApp, conflicts: &[Conflict], entries: &[LogEntry]) ->
             _ => None,
         })
         .flatten()
-        .filter(|request| {
-            conflicts
-                .iter()
-                .any(|conflict| conflict.lost == request.allocation)
-        })
+        .filter(|request| lost.contains(&request.allocation))
         .filter_map(|request| {
             Some(Closing {
                 subject: request.subject,
@@ -223,8 +222,8 @@ async fn cancel(corp: &CorpApp, conflicts: &[Conflict], entries: &[LogEntry]) ->
         })
         .collect();
     counter!("paidan_conflicts_total", "corp" => corp.id.to_string())
-        .increment(conflicts.len() as u64);
-    tracing::warn!(corp = %corp.id, conflicts = conflicts.len(), "the ledger had open allocations of the same subjects; the newer ones end");
+        .increment(written.conflicts.len() as u64);
+    tracing::warn!(corp = %corp.id, conflicts = written.conflicts.len(), echoes = written.echoes.len(), "the ledger had open allocations of the same subjects, or knows of their transfers; the newer ones end");
     corp.roster.close(closings, "", None).await?;
     Ok(())
 }

@@ -192,7 +192,8 @@ impl Allocations {
             .collect()
     }
 
-    /// Open or waiting allocations of a pool that were decided before a time, oldest first: its load window.
+    /// Open or waiting allocations of a pool that were decided before a time, oldest first: its load window. One that is
+    /// still to be carried out is not let go: while its customer is on his way, his events must find it.
     pub async fn open_before(
         &self,
         corp: &CorpId,
@@ -206,7 +207,8 @@ impl Allocations {
                 "SELECT ",
                 columns!(),
                 " FROM allocations AS a WHERE a.corp_id = $1 AND a.pool_id = $2 AND a.closed_at IS NULL
-                    AND a.decided_at < $3 ORDER BY a.decided_at, a.id LIMIT $4"
+                    AND a.decided_at < $3 AND (a.settled_at IS NOT NULL OR a.member IS NULL)
+                 ORDER BY a.decided_at, a.id LIMIT $4"
             ))
             .bind(corp.as_str())
             .bind(pool.as_str())

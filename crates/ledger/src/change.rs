@@ -86,6 +86,8 @@ pub struct NewAllocation {
     pub source: String,
     pub delivery: Option<String>,
     pub request: Option<RequestId>,
+    /// An event names the giver: it may be the echo of a transfer of ours to him.
+    pub echo: bool,
 }
 
 /// Whom a subject means. Without an outside id the row is made all the same.

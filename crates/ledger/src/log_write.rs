@@ -35,6 +35,9 @@ pub struct Written {
     /// New allocations that lost: the ledger had an open one of the same pool and subject. They are written as
     /// closed, nothing is done for them, and the caller closes them in Redis.
     pub conflicts: Vec<Conflict>,
+    /// New allocations that only a transfer of ours brought about: it ended with the member whom the event names, and
+    /// the allocation it was for is closed or somebody else's. They are treated as those that lost.
+    pub echoes: Vec<AllocationId>,
     /// Transfers that were not planned, because the same one is under way already; their effects neither.
     pub transfers_under_way: Vec<Uuid>,
 }

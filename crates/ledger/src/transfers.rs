@@ -253,33 +253,6 @@ impl Transfers {
         read_all(&rows)
     }
 
-    /// Transfers that an event of this subject and member may be the echo of, as taker (add, transfer_fail) or
-    /// giver (del): started, and not at an end before `ended_after_ms`. Newest first.
-    pub async fn find_echo(
-        &self,
-        corp: &CorpId,
-        subject: &SubjectKey,
-        member: &MemberId,
-        ended_after_ms: u64,
-    ) -> Result<Vec<Transfer>, Error> {
-        let mut work = self.db.single().await?;
-        let query = work
-            .query(concat!(
-                "SELECT ",
-                columns!(),
-                " FROM transfers AS t WHERE t.corp_id = $1 AND t.subject = $2 AND (t.taker = $3 OR t.giver = $3)
-                    AND t.started_at IS NOT NULL AND (t.ended_at IS NULL OR t.ended_at >= $4)
-                 ORDER BY t.started_at DESC, t.id DESC"
-            ))
-            .bind(corp.as_str())
-            .bind(subject.to_string())
-            .bind(member.as_str())
-            .bind(at(ended_after_ms));
-        let rows = work.fetch_all(query).await?;
-        work.end().await?;
-        read_all(&rows)
-    }
-
     /// Of some allocations, oldest first. The corp is compared so that no index of the whole corp is tempting.
     pub async fn of_allocations(
         &self,

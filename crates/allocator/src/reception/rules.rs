@@ -190,6 +190,7 @@ fn row(request: &Request, member: Option<&MemberId>, context: &Context) -> NewAl
         source: context.source.clone(),
         delivery: context.delivery.clone(),
         request: request.request.clone(),
+        echo: request.echo,
     }
 }
 

@@ -130,6 +130,7 @@ async fn an_old_key_is_found_in_the_ledger() {
         source: "api".to_owned(),
         delivery: None,
         request: Some(RequestId::new("yesterday").unwrap()),
+        echo: false,
     };
     let closed = Change::Closed {
         allocation: id,

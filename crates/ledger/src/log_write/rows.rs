@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use allocation::{AllocationId, CorpId};
+use allocation::{AllocationId, CorpId, MemberId};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -19,6 +19,10 @@ use crate::{Error, outbox};
 const CHUNK: usize = 5_000;
 /// Close reason of an allocation that the ledger had already.
 const CONFLICT: &str = "conflict";
+/// Close reason of an allocation that is the echo of a transfer.
+const ECHO: &str = "echo";
+/// How long after we know that a transfer is done its events may still come.
+const ECHO_MS: u64 = 10 * 60 * 1000;
 
 pub(super) async fn log(
     work: &mut Work,
@@ -53,7 +57,15 @@ pub(super) async fn changes(
     customers(work, corp, &folded).await?;
     patches(work, &folded.patches).await?;
     cancel(work, &folded).await?;
-    let new: Vec<&NewRow<'_>> = folded.new.iter().collect();
+    let mut new: Vec<&NewRow<'_>> = folded.new.iter().collect();
+    written.echoes = echoes(work, corp, &new).await?;
+    if !written.echoes.is_empty() {
+        let is_echo = |row: &&NewRow<'_>| written.echoes.contains(&row.decided.allocation);
+        let (echoes, others): (Vec<_>, Vec<_>) = new.into_iter().partition(is_echo);
+        let query = insert_allocations(work, corp, &echoes, Some(ECHO));
+        work.execute(query).await?;
+        new = others;
+    }
     for chunk in new.chunks(CHUNK) {
         written
             .conflicts
@@ -63,6 +75,7 @@ pub(super) async fn changes(
         .conflicts
         .iter()
         .map(|conflict| conflict.lost)
+        .chain(written.echoes.iter().copied())
         .collect();
     let stands =
         |allocation: Option<AllocationId>| !allocation.is_some_and(|id| lost.contains(&id));
@@ -187,13 +200,48 @@ async fn cancel(work: &mut Work, folded: &Folded<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// The new allocations that an event asked for whose member is the taker of a transfer that goes on, or was done just
+/// now. Redis knows an echo by the open allocation; this is for those whose allocation is not there any more. Looked up
+/// one by one, as customers are.
+async fn echoes(
+    work: &mut Work,
+    corp: &CorpId,
+    rows: &[&NewRow<'_>],
+) -> Result<Vec<AllocationId>, Error> {
+    let asked: Vec<(&NewRow<'_>, &MemberId)> = rows
+        .iter()
+        .filter(|row| row.decided.echo && row.patch.closed.is_none())
+        .filter_map(|row| Some((*row, row.decided.giver.as_ref()?)))
+        .collect();
+    let mut echoes = Vec::new();
+    for chunk in asked.chunks(CHUNK) {
+        let query = work
+            .query(
+                "SELECT n.id FROM unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[])
+                    AS n (id, subject, taker, done_after)
+                 CROSS JOIN LATERAL (SELECT FROM transfers AS t
+                    WHERE t.corp_id = $1 AND t.subject = n.subject AND t.taker = n.taker AND t.started_at IS NOT NULL
+                        AND (t.ended_at IS NULL OR t.state = 'done' AND t.ended_at >= n.done_after)
+                    LIMIT 1) AS transfer",
+            )
+            .bind(corp.as_str())
+            .bind(column(chunk, |(row, _)| row.decided.allocation.0))
+            .bind(column(chunk, |(row, _)| row.decided.subject.to_string()))
+            .bind(column(chunk, |(_, taker)| taker.as_str()))
+            .bind(column(chunk, |(row, _)| at(row.at_ms.saturating_sub(ECHO_MS))));
+        let found = ids(&work.fetch_all(query).await?)?;
+        echoes.extend(found.into_iter().map(AllocationId));
+    }
+    Ok(echoes)
+}
+
 /// Answers the new allocations that lost against an open one; they are written as closed.
 async fn allocations(
     work: &mut Work,
     corp: &CorpId,
     rows: &[&NewRow<'_>],
 ) -> Result<Vec<Conflict>, Error> {
-    let query = insert_allocations(work, corp, rows, false);
+    let query = insert_allocations(work, corp, rows, None);
     let inserted = ids(&work.fetch_all(query).await?)?;
     if inserted.len() == rows.len() {
         return Ok(Vec::new());
@@ -231,7 +279,7 @@ async fn allocations(
                 .any(|conflict| conflict.lost == row.decided.allocation)
         })
         .collect();
-    let query = insert_allocations(work, corp, &lost, true);
+    let query = insert_allocations(work, corp, &lost, Some(CONFLICT));
     work.execute(query).await?;
     Ok(conflicts)
 }
@@ -240,10 +288,10 @@ fn insert_allocations(
     work: &Work,
     corp: &CorpId,
     rows: &[&NewRow<'_>],
-    lost: bool,
+    lost: Option<&'static str>,
 ) -> crate::connection::Statement {
     let closed_at = |row: &&NewRow<'_>| match row.patch.closed_at() {
-        None if lost => Some(at(row.at_ms)),
+        None if lost.is_some() => Some(at(row.at_ms)),
         closed => closed,
     };
     work.query(
@@ -281,7 +329,7 @@ fn insert_allocations(
     .bind(column(rows, |row| row.patch.settled_at()))
     .bind(column(rows, |row| row.patch.settled.map(|(word, _)| word)))
     .bind(column(rows, closed_at))
-    .bind(column(rows, |row| row.patch.closed.map(|(reason, _)| reason).or(lost.then_some(CONFLICT))))
+    .bind(column(rows, |row| row.patch.closed.map(|(reason, _)| reason).or(lost)))
     .bind(column(rows, |row| signed(row.seq)))
     .bind(column(rows, |row| signed(row.patch.seq)))
 }

@@ -227,9 +227,12 @@ async fn loads_are_open_rows_over_all_pools() {
 async fn the_load_window_finds_the_oldest_open_ones() {
     let setup = setup().await;
     for n in 1..=4 {
-        setup
-            .write(vec![Change::Decided(decided(n, Some("mA")))])
-            .await;
+        let settled = Change::Settled {
+            allocation: allocation(n),
+            how: SettledAs::Done,
+        };
+        let changes = vec![Change::Decided(decided(n, Some("mA"))), settled];
+        setup.write(changes).await;
     }
     setup.write(vec![closed(2)]).await;
     let old = setup
@@ -251,6 +254,34 @@ async fn the_load_window_finds_the_oldest_open_ones() {
             .unwrap()
             .is_empty()
     );
+}
+
+/// A customer on his way to a member keeps his allocation, whatever the window: the events of his transfer must find it.
+#[tokio::test]
+async fn the_load_window_leaves_who_is_on_his_way() {
+    let setup = setup().await;
+    let on_the_way = NewAllocation {
+        giver: Some(member("mH")),
+        ..decided(1, Some("mA"))
+    };
+    let changes = vec![
+        Change::Decided(on_the_way),
+        Change::Decided(decided(2, None)),
+    ];
+    setup.write(changes).await;
+    let allocations = setup.ledger.allocations();
+    let open = async || {
+        let open = allocations.open_before(&setup.corp, &pool("g1"), T0 + 9, 9);
+        let open = open.await.unwrap().into_iter();
+        open.map(|row| row.id).collect::<Vec<_>>()
+    };
+    assert_eq!(open().await, [allocation(2)]);
+    let arrived = Change::Settled {
+        allocation: allocation(1),
+        how: SettledAs::Done,
+    };
+    setup.write(vec![arrived]).await;
+    assert_eq!(open().await, [allocation(1), allocation(2)]);
 }
 
 #[tokio::test]

@@ -109,6 +109,7 @@ pub(crate) fn decided(n: u64, to: Option<&str>) -> NewAllocation {
         source: "callback".into(),
         delivery: None,
         request: None,
+        echo: false,
     }
 }
 

@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use futures_util::future::join_all;
 use ledger::{
-    Change, NewTransfer, Planned, Transfer, TransferKind, TransferState, TransferStep, Transfers,
-    window_start,
+    Change, Entry, NewAllocation, NewTransfer, Planned, Transfer, TransferKind, TransferState,
+    TransferStep, Transfers, window_start,
 };
 
 use crate::setup::{
-    Setup, T0, allocation, customer, decided, id, member, setup, subject, transfer,
+    Setup, T0, allocation, batch, customer, decided, effect_of, entry, id, member, pool, setup,
+    subject, transfer,
 };
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -342,41 +343,74 @@ async fn moves_in_the_window_are_counted() {
     assert_eq!(count().await.len(), 1);
 }
 
-/// Case 88: the events of a finished transfer are recognised by our own record, for the taker and the giver.
+/// Case 88: what a transfer's end sends is recognised by our own record when the allocation is gone that it was for:
+/// nothing is decided anew. A member who has no part in it, a transfer that was refused or never began, and a time long
+/// after its end are no echo.
 #[tokio::test]
-async fn echoes_are_found_by_customer_and_member() {
+async fn the_echo_of_a_transfer_decides_nothing() {
     let setup = with_customers().await;
-    for (n, of, giver) in [(1, 1, "mB"), (2, 1, "mC"), (3, 2, "mB"), (4, 1, "mD")] {
+    setup.write(vec![Change::Decided(decided(4, None))]).await;
+    for (n, of, giver) in [(1, 1, "mB"), (2, 2, "mB"), (3, 3, "mB"), (4, 4, "mB")] {
         plan(&setup, n, of, giver).await;
     }
-    advance(
-        &setup,
-        &[started(1, T0), started(2, T0 + 1), started(3, T0)],
-        T0,
-    )
-    .await;
-    advance(
-        &setup,
-        &[TransferStep::new(id(1), TransferState::Done)],
-        T0 + DAY_MS,
-    )
-    .await;
-    let echo = async |external_id: &str, of: &str, ended_after| {
-        let found = transfers(&setup)
-            .find_echo(&setup.corp, &subject(external_id), &member(of), ended_after)
-            .await;
-        found
-            .unwrap()
-            .into_iter()
-            .map(|row| row.id)
-            .collect::<Vec<_>>()
+    let begun = [started(1, T0), started(2, T0), started(3, T0)];
+    advance(&setup, &begun, T0).await;
+    let ended = [
+        TransferStep::new(id(2), TransferState::Done),
+        TransferStep::new(id(3), TransferState::Refused),
+    ];
+    advance(&setup, &ended, T0).await;
+    let arrives = async |n: u64, of: u64, holder: &str, echo: bool, at_ms: u64| {
+        let again = NewAllocation {
+            allocation: allocation(n),
+            pool: pool("elsewhere"),
+            giver: Some(member(holder)),
+            echo,
+            ..decided(of, Some("mZ"))
+        };
+        let seq = setup.ledger.corps().get(&setup.corp).await.unwrap();
+        let changes = vec![
+            Change::Decided(again),
+            Change::Transfer(transfer(u128::from(n) * 100, of, holder, "mZ")),
+            Change::Effect(effect_of(n, &n.to_string(), None)),
+        ];
+        let changes = changes.into_iter().map(|change| match change {
+            Change::Transfer(transfer) => Change::Transfer(NewTransfer {
+                allocation: Some(allocation(n)),
+                ..transfer
+            }),
+            other => other,
+        });
+        let entry = Entry {
+            at_ms,
+            ..entry(seq.unwrap().log_seq + 1, changes.collect())
+        };
+        let written = setup.write_batch(&batch(vec![entry])).await.unwrap();
+        let rows = setup.ledger.allocations();
+        let row = rows.get(&setup.corp, allocation(n)).await.unwrap().unwrap();
+        let planned = transfers(&setup).get(&setup.corp, id(u128::from(n) * 100));
+        let effects = setup.ledger.outbox();
+        let effects = effects.of_allocation(&setup.corp, allocation(n)).await;
+        let is_echo = written.echoes == [allocation(n)];
+        assert_eq!(
+            row.close_reason.as_deref(),
+            is_echo.then_some("echo"),
+            "{n}"
+        );
+        assert_eq!(planned.await.unwrap().is_none(), is_echo, "{n}");
+        assert_eq!(effects.unwrap().is_empty(), is_echo, "{n}");
+        is_echo
     };
-    assert_eq!(echo("wmC001", "mA", 0).await, [id(2), id(1)]);
-    assert_eq!(echo("wmC001", "mB", 0).await, [id(1)]);
-    assert_eq!(echo("wmC001", "mA", T0 + DAY_MS + 1).await, [id(2)]);
-    assert_eq!(echo("wmC002", "mA", 0).await, [id(3)]);
-    assert!(echo("wmC001", "mD", 0).await.is_empty());
-    assert!(echo("wmC003", "mA", 0).await.is_empty());
+    assert!(arrives(101, 1, "mA", true, T0).await, "it goes on");
+    assert!(
+        arrives(102, 2, "mA", true, T0).await,
+        "it was done just now"
+    );
+    assert!(!arrives(103, 2, "mA", true, T0 + 3_600_000).await);
+    assert!(!arrives(104, 1, "mA", false, T0).await, "nobody's event");
+    assert!(!arrives(105, 3, "mA", true, T0).await, "refused");
+    assert!(!arrives(106, 4, "mA", true, T0).await, "never began");
+    assert!(!arrives(107, 5, "mC", true, T0).await, "not to him");
 }
 
 /// Case 123: steps of overlapping transfers in opposite order.

@@ -56,6 +56,7 @@ pub(super) fn entries(corp: &CorpId, pool: &PoolId, count: usize) -> anyhow::Res
             subject: SubjectKey::new(corp, "wecom", customer),
             holder: Some(desk.clone()),
             request: None,
+            echo: false,
             echo: true,
         });
         let changes = |entry: &LogEntry| changes(entry, customers);
