@@ -283,3 +283,39 @@ async fn a_member_leaves(blocked_before: bool) {
     assert_eq!(world.allocated("wmLeft4").await.member, None);
     world.close().await;
 }
+
+/// No event told that he left. The audit cannot list him: it leaves him alone, and he is looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_audit_notices_who_left() {
+    let world = World::start(alone()).await;
+    let inbox = &world.corp_app().inbox;
+    let audited = async || {
+        let count = inbox.dirty_count("audit").await.ok()?;
+        Some(count.waiting + count.taken)
+    };
+    eventually("ma and desk are marked", || async {
+        (audited().await? == 2).then_some(())
+    })
+    .await;
+    let lost = json!({ "callbacks": { "loss_rate": 1.0 } });
+    world.sim.patch_config(&lost).expect("no event arrives");
+    let left = json!({ "status": 5 });
+    let patched = world
+        .sim
+        .patch_member(Some(world.corp.as_str()), "ma", &left);
+    patched.expect("he leaves");
+    let now_ms = world.app.now_ms();
+    let marked = inbox.dirty_mark("audit", "ma", now_ms).await;
+    marked.expect("Redis answers");
+    eventually("he is in the audit no more", || async {
+        (audited().await? == 1).then_some(())
+    })
+    .await;
+    let ma = MemberId::new("ma").expect("a member");
+    eventually("he is left out", || async {
+        let members = world.app.ledger.members();
+        members.get(&world.corp, &ma).await.ok()??.blocked
+    })
+    .await;
+    world.close().await;
+}

@@ -16,7 +16,7 @@ use crate::{
     handover::end,
     permit,
     reception::intake::{Pair, WECOM},
-    reread::Error,
+    reread::{self, Error},
 };
 
 /// How long one process has the right to audit a member.
@@ -79,17 +79,22 @@ async fn schedule(app: &App, corp: &CorpApp, period_ms: u64) -> Result<(), Error
 async fn next(app: &App, corp: &CorpApp, period_ms: u64) -> Result<(), Error> {
     for mark in corp.inbox.dirty_take(AUDIT, None, 1, LEASE_MS).await? {
         let again_ms = match member(app, corp, &mark.entity).await {
-            Ok(_) => app.now_ms() + period_ms,
-            Err(Error::End(end::Error::Budget { until_ms })) => until_ms,
+            Ok(_) => Some(app.now_ms() + period_ms),
+            Err(Error::End(end::Error::Budget { until_ms })) => Some(until_ms),
+            // He would fail for ever. Should he be back, the next list of members has him.
+            Err(Error::End(end::Error::Wecom(error))) if reread::is_away(&error) => {
+                corp.inbox
+                    .dirty_mark(dirty::MEMBER, &mark.entity, app.now_ms())
+                    .await?;
+                None
+            }
             Err(Error::End(end::Error::Wecom(error))) => {
                 tracing::warn!(corp = %corp.id, error = %error, "a member's customers were not listed");
-                app.now_ms() + jittered(60_000)
+                Some(app.now_ms() + jittered(60_000))
             }
             Err(error) => return Err(error),
         };
-        corp.inbox
-            .dirty_done(AUDIT, &[mark], Some(again_ms))
-            .await?;
+        corp.inbox.dirty_done(AUDIT, &[mark], again_ms).await?;
     }
     Ok(())
 }

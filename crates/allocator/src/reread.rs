@@ -33,8 +33,11 @@ const IDLE: Duration = Duration::from_millis(500);
 /// Why a member was left out, when WeCom itself says that he cannot serve.
 const LEFT: &str = "left_or_not_visible";
 const DISABLED: &str = "disabled";
+const NOT_VISIBLE: &str = "not_visible";
 /// No such member: he left, was deleted, or the app may not see him any more (pages 90196, 90313).
 const GONE: [i64; 2] = [60111, 40003];
+/// He is outside the app's range.
+const OUT_OF_RANGE: i64 = 60011;
 /// Why allocations end whose member left.
 const MEMBER_LEFT: &str = "member_left";
 /// A member who left is looked at again: soon for what was decided just before he was blocked and was not in the ledger
@@ -287,7 +290,7 @@ async fn ended(
 }
 
 /// Whether a member is still there. Who is not gets nothing more; of one who left the open allocations end too, so that
-/// his customers may come again. One who is disabled still has his customers at WeCom and may be back tomorrow.
+/// his customers may come again. One who is disabled, or whom the app may not see for the moment, still has his customers at WeCom and may be back tomorrow.
 pub async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Result<(), Error> {
     let Ok(member) = MemberId::new(userid) else {
         return Ok(());
@@ -303,8 +306,11 @@ pub async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Result<(), 
             UserStatus::Left => Some(LEFT),
             _ => None,
         },
-        Err(error) if error.errcode().is_some_and(|code| GONE.contains(&code)) => Some(LEFT),
-        Err(error) => return Err(end::Error::Wecom(error).into()),
+        Err(error) => match error.errcode() {
+            Some(code) if GONE.contains(&code) => Some(LEFT),
+            Some(OUT_OF_RANGE) => Some(NOT_VISIBLE),
+            _ => return Err(end::Error::Wecom(error).into()),
+        },
     };
     let Some(row) = app.ledger.members().get(&corp.id, &member).await? else {
         return Ok(());
@@ -316,7 +322,7 @@ pub async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Result<(), 
             Some(LEFT_AGAIN_MS)
         }
         // We left him out because WeCom said he was gone; he is back.
-        (None, Some(LEFT | DISABLED)) => return block(app, corp, &row, None).await,
+        (None, Some(LEFT | DISABLED | NOT_VISIBLE)) => return block(app, corp, &row, None).await,
         (None, _) => return Ok(()),
     };
     if gone == Some(LEFT) {
@@ -328,6 +334,13 @@ pub async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// Whether WeCom says of a member that he is not there for this app.
+pub(crate) fn is_away(error: &wecom::Error) -> bool {
+    error
+        .errcode()
+        .is_some_and(|code| code == OUT_OF_RANGE || GONE.contains(&code))
 }
 
 async fn block(
