@@ -1,7 +1,7 @@
 //! Presence: who is there now. A heartbeat holds for a lease; when it ends the member is off. Redis alone knows; a
 //! change from on to off or back is in the audit, a renewal is not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use allocation::{MemberId, PresenceChange};
 use axum::http::StatusCode;
