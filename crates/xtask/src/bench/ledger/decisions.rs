@@ -56,7 +56,6 @@ pub(super) fn entries(corp: &CorpId, pool: &PoolId, count: usize) -> anyhow::Res
             subject: SubjectKey::new(corp, "wecom", customer),
             holder: Some(desk.clone()),
             request: None,
-            echo: false,
             echo: true,
         });
         let changes = |entry: &LogEntry| changes(entry, customers);
@@ -111,6 +110,7 @@ fn decided(at_ms: u64, request: &Request, member: &MemberId, customer: &str) -> 
             source: "callback".to_owned(),
             delivery: Some(delivery.clone()),
             request: None,
+            echo: true,
         }),
         Change::Transfer(NewTransfer {
             id: transfer,
