@@ -270,8 +270,9 @@ async fn the_load_window_leaves_who_is_on_his_way() {
     ];
     setup.write(changes).await;
     let allocations = setup.ledger.allocations();
+    let pool = pool("g1");
     let open = async || {
-        let open = allocations.open_before(&setup.corp, &pool("g1"), T0 + 9, 9);
+        let open = allocations.open_before(&setup.corp, &pool, T0 + 9, 9);
         let open = open.await.unwrap().into_iter();
         open.map(|row| row.id).collect::<Vec<_>>()
     };

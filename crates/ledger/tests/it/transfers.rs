@@ -388,7 +388,9 @@ async fn the_echo_of_a_transfer_decides_nothing() {
         let written = setup.write_batch(&batch(vec![entry])).await.unwrap();
         let rows = setup.ledger.allocations();
         let row = rows.get(&setup.corp, allocation(n)).await.unwrap().unwrap();
-        let planned = transfers(&setup).get(&setup.corp, id(u128::from(n) * 100));
+        let planned = transfers(&setup)
+            .get(&setup.corp, id(u128::from(n) * 100))
+            .await;
         let effects = setup.ledger.outbox();
         let effects = effects.of_allocation(&setup.corp, allocation(n)).await;
         let is_echo = written.echoes == [allocation(n)];
@@ -397,7 +399,7 @@ async fn the_echo_of_a_transfer_decides_nothing() {
             is_echo.then_some("echo"),
             "{n}"
         );
-        assert_eq!(planned.await.unwrap().is_none(), is_echo, "{n}");
+        assert_eq!(planned.unwrap().is_none(), is_echo, "{n}");
         assert_eq!(effects.unwrap().is_empty(), is_echo, "{n}");
         is_echo
     };
