@@ -3,9 +3,10 @@
 //! deliveries that were read before, because their decision may be in the ledger already.
 
 pub mod dirty;
+mod marks;
 
 use std::{
-    collections::{BTreeSet, HashSet},
+    collections::{BTreeMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -23,9 +24,7 @@ use crate::{
     poison::{self, Failure, Work},
     reception::intake::{self, Arrival, Pair, Step},
 };
-
-/// A pool that the roster does not have yet comes with the next comparison of pools.
-const HOMELESS_AGAIN_MS: u64 = 30_000;
+use marks::Marks;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -147,10 +146,6 @@ pub async fn decide(
     let mut turn = Turn::default();
     for delivery in batch {
         let id = delivery.id.to_string();
-        if done.contains(&id) {
-            counter!("paidan_deliveries_total", "corp" => corp.id.to_string(), "outcome" => "repeated").increment(1);
-            continue;
-        }
         let arrival = Arrival {
             corp: &corp.id,
             delivery: &id,
@@ -158,6 +153,11 @@ pub async fn decide(
             plaintext: &delivery.plaintext,
         };
         let step = intake::step(&arrival, &routes, Uuid::now_v7());
+        if let Some(outcome) = done.get(&id) {
+            counter!("paidan_deliveries_total", "corp" => corp.id.to_string(), "outcome" => "repeated").increment(1);
+            turn.marks.add_again(step, outcome);
+            continue;
+        }
         turn.add(
             corp,
             Origin {
@@ -181,14 +181,14 @@ async fn already_done(
     corp: &CorpApp,
     batch: &[Delivery],
     again: bool,
-) -> Result<BTreeSet<String>, Error> {
+) -> Result<BTreeMap<String, String>, Error> {
     let doubtful: Vec<(String, u64)> = batch
         .iter()
         .filter(|delivery| again || delivery.again)
         .map(|delivery| (delivery.id.to_string(), delivery.received_ms))
         .collect();
     if doubtful.is_empty() {
-        return Ok(BTreeSet::new());
+        return Ok(BTreeMap::new());
     }
     let logged = corp.roster.status().await?.seq;
     let written = app
@@ -222,15 +222,6 @@ struct Origin {
     received_ms: u64,
 }
 
-#[derive(Default)]
-struct Marks {
-    pairs: Vec<Pair>,
-    transfers: Vec<String>,
-    members: Vec<String>,
-    /// Their pool is not in Redis (yet): tried again when it may be.
-    homeless: Vec<Pair>,
-}
-
 impl Turn {
     async fn add(&mut self, corp: &CorpApp, origin: Origin, step: Step) -> Result<(), Error> {
         match step {
@@ -260,10 +251,7 @@ impl Turn {
                 taker,
                 reason,
             } => {
-                let taker = taker.unwrap_or_default();
-                self.marks
-                    .transfers
-                    .push(format!("{external_userid}{}{taker}", dirty::SEPARATOR));
+                self.marks.transfer(&external_userid, taker.as_deref());
                 self.outcome(origin, "advanced", reason);
             }
             Step::Reread(pair) => {
@@ -314,22 +302,11 @@ impl Turn {
         let requests = std::mem::take(&mut self.requests);
         let applied = corp.roster.decide(requests, &payload.text(), None).await?;
         for (context, decision) in payload.contexts.iter().zip(&applied.answer) {
-            let holder = context.holder.clone().unwrap_or_default();
             match decision {
-                Decision::Echo { .. } => {
-                    self.marks.transfers.push(format!(
-                        "{}{}{holder}",
-                        context.subject_id,
-                        dirty::SEPARATOR
-                    ));
-                }
-                Decision::NoPool => {
-                    let pair = Pair {
-                        userid: holder,
-                        external_userid: context.subject_id.clone(),
-                    };
-                    self.marks.homeless.push(pair);
-                }
+                Decision::Echo { .. } => self
+                    .marks
+                    .transfer(&context.subject_id, context.holder.as_deref()),
+                Decision::NoPool => self.marks.homeless(context),
                 _ => {}
             }
         }
@@ -370,7 +347,8 @@ impl Turn {
         Ok(())
     }
 
-    /// The rest, then the marks. Marks come last and before the acknowledgement: a crash in between repeats them.
+    /// The rest, then the marks. Marks come last, as only an answer says which are needed, and before the
+    /// acknowledgement: a batch that comes again makes them again.
     async fn finish(mut self, corp: &CorpApp, now_ms: u64, delay_ms: u64) -> Result<(), Error> {
         self.decide(corp).await?;
         self.close(corp).await?;
@@ -381,34 +359,6 @@ impl Turn {
             };
             corp.roster.note(&payload.text(), None).await?;
         }
-        let names = |pairs: &[Pair]| pairs.iter().map(Pair::entity).collect::<Vec<_>>();
-        mark(
-            corp,
-            dirty::PAIR,
-            &names(&self.marks.pairs),
-            now_ms + delay_ms,
-        )
-        .await?;
-        mark(
-            corp,
-            dirty::PAIR,
-            &names(&self.marks.homeless),
-            now_ms + HOMELESS_AGAIN_MS,
-        )
-        .await?;
-        mark(corp, dirty::TRANSFER, &self.marks.transfers, now_ms).await?;
-        mark(corp, dirty::MEMBER, &self.marks.members, now_ms + delay_ms).await?;
-        if !self.marks.transfers.is_empty() {
-            corp.transfers_due.notify_one();
-        }
-        Ok(())
+        self.marks.write(corp, now_ms, delay_ms).await
     }
-}
-
-async fn mark(corp: &CorpApp, kind: &str, entities: &[String], due_ms: u64) -> Result<(), Error> {
-    let marks: Vec<(&str, u64)> = entities
-        .iter()
-        .map(|entity| (entity.as_str(), due_ms))
-        .collect();
-    Ok(corp.inbox.dirty_mark_many(kind, &marks).await?)
 }

@@ -189,16 +189,16 @@ impl Deliveries {
         .await
     }
 
-    /// Which of these (id and time of receipt) have an outcome.
+    /// Which of these (id and time of receipt) have an outcome, and its word.
     pub async fn decided(
         &self,
         corp: &CorpId,
         deliveries: &[(String, u64)],
-    ) -> Result<BTreeSet<String>, Error> {
+    ) -> Result<BTreeMap<String, String>, Error> {
         let mut work = self.db.single().await?;
         let query = work
             .query(
-                "SELECT o.delivery FROM unnest($2::text[], $3::timestamptz[]) AS d (id, received_at)
+                "SELECT o.delivery, o.outcome FROM unnest($2::text[], $3::timestamptz[]) AS d (id, received_at)
                  JOIN delivery_outcomes AS o
                     ON o.corp_id = $1 AND o.delivery = d.id AND o.received_at = d.received_at",
             )
@@ -207,7 +207,9 @@ impl Deliveries {
             .bind(column(deliveries, |delivery| at(delivery.1)));
         let rows = work.fetch_all(query).await?;
         work.end().await?;
-        rows.iter().map(|row| row.value("delivery")).collect()
+        rows.iter()
+            .map(|row| Ok((row.value("delivery")?, row.value("outcome")?)))
+            .collect()
     }
 
     /// The last delivery of that id, should it have come again after the inbox had forgotten it.

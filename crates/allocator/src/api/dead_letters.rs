@@ -271,7 +271,7 @@ async fn decided_by_hand(ctx: &Ctx, letters: &[DeadLetter]) -> Result<(), Proble
     let decided = deliveries.decided(ctx.id(), &given_up).await?;
     let outcomes: Vec<DeliveryOutcome> = given_up
         .into_iter()
-        .filter(|(delivery, _)| !decided.contains(delivery))
+        .filter(|(delivery, _)| !decided.contains_key(delivery))
         .map(|(delivery, received_ms)| DeliveryOutcome {
             delivery,
             received_ms,

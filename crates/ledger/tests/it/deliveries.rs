@@ -165,7 +165,10 @@ async fn outcomes_may_come_before_or_after(#[case] recorded_first: bool) {
         )
         .await
         .unwrap();
-    assert_eq!(known, BTreeSet::from([delivery(1).id]));
+    assert_eq!(
+        known,
+        BTreeMap::from([(delivery(1).id, "decided".to_owned())])
+    );
 }
 
 #[tokio::test]

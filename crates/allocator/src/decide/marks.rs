@@ -1,0 +1,86 @@
+//! What a batch leaves to be looked at later.
+
+use super::{Error, dirty};
+use crate::{
+    app::CorpApp,
+    payload::Context,
+    reception::intake::{Pair, Step},
+};
+
+/// A pool that the roster does not have yet comes with the next comparison of pools.
+const HOMELESS_AGAIN_MS: u64 = 30_000;
+
+#[derive(Default)]
+pub(super) struct Marks {
+    pub(super) pairs: Vec<Pair>,
+    pub(super) transfers: Vec<String>,
+    pub(super) members: Vec<String>,
+    /// Their pool is not in Redis (yet): tried again when it may be.
+    homeless: Vec<Pair>,
+}
+
+impl Marks {
+    pub(super) fn transfer(&mut self, external_userid: &str, taker: Option<&str>) {
+        let taker = taker.unwrap_or_default();
+        self.transfers
+            .push(format!("{external_userid}{}{taker}", dirty::SEPARATOR));
+    }
+
+    pub(super) fn homeless(&mut self, context: &Context) {
+        self.homeless.push(Pair {
+            userid: context.holder.clone().unwrap_or_default(),
+            external_userid: context.subject_id.clone(),
+        });
+    }
+
+    /// The marks of a delivery whose outcome is logged: they are made after that, so they may be missing. Of a closing it
+    /// is not known any more whether it ended something, so its pair is read.
+    pub(super) fn add_again(&mut self, step: Step, outcome: &str) {
+        match (step, outcome) {
+            (Step::Decide { context, .. }, "advanced") => {
+                self.transfer(&context.subject_id, context.holder.as_deref());
+            }
+            (Step::Decide { context, .. }, "ignored") => self.homeless(&context),
+            (Step::Close { pair, .. }, "closed") | (Step::Reread(pair), "reread") => {
+                self.pairs.push(pair);
+            }
+            (
+                Step::Advance {
+                    external_userid,
+                    taker,
+                    ..
+                },
+                "advanced",
+            ) => self.transfer(&external_userid, taker.as_deref()),
+            (Step::CheckMember(userid), "reread") => self.members.push(userid),
+            _ => {}
+        }
+    }
+
+    pub(super) async fn write(
+        &self,
+        corp: &CorpApp,
+        now_ms: u64,
+        delay_ms: u64,
+    ) -> Result<(), Error> {
+        let names = |pairs: &[Pair]| pairs.iter().map(Pair::entity).collect::<Vec<_>>();
+        let soon = now_ms + delay_ms;
+        mark(corp, dirty::PAIR, &names(&self.pairs), soon).await?;
+        let later = now_ms + HOMELESS_AGAIN_MS;
+        mark(corp, dirty::PAIR, &names(&self.homeless), later).await?;
+        mark(corp, dirty::TRANSFER, &self.transfers, now_ms).await?;
+        mark(corp, dirty::MEMBER, &self.members, soon).await?;
+        if !self.transfers.is_empty() {
+            corp.transfers_due.notify_one();
+        }
+        Ok(())
+    }
+}
+
+async fn mark(corp: &CorpApp, kind: &str, entities: &[String], due_ms: u64) -> Result<(), Error> {
+    let marks: Vec<(&str, u64)> = entities
+        .iter()
+        .map(|entity| (entity.as_str(), due_ms))
+        .collect();
+    Ok(corp.inbox.dirty_mark_many(kind, &marks).await?)
+}

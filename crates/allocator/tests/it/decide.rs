@@ -1,0 +1,79 @@
+//! Batches that are tried again: what an earlier try left undone, and what it waits for.
+
+use std::time::Duration;
+
+use allocator::{decide, decide::dirty};
+use inbox::{Consumer, Delivery, Group, NewDelivery};
+use serde_json::json;
+
+use crate::{
+    api_deliveries::added,
+    api_support::World,
+};
+
+fn event(change: &str, customer: &str) -> String {
+    added(customer, "").replace("add_external_contact", change)
+}
+
+/// Deliveries that were read and not decided.
+async fn read(world: &World, plaintexts: &[String]) -> Vec<Delivery> {
+    let (app, corp) = (world.app(), world.corp_app());
+    let new: Vec<NewDelivery> = plaintexts
+        .iter()
+        .map(|text| NewDelivery::new("main", app.now_ms(), text.clone()))
+        .collect();
+    corp.inbox.append(&new).await.unwrap();
+    let blocking = app.blocking().await.unwrap();
+    let mut consumer = Consumer::new(corp.inbox.clone(), blocking, Group::Decide, "test");
+    let batch = consumer.next(100, Duration::from_secs(5)).await.unwrap();
+    assert_eq!(batch.len(), new.len());
+    batch
+}
+
+async fn world() -> World {
+    let world = World::new().await;
+    let console = world.operator().await;
+    for (pool, channel) in [("p1", "c1"), ("p2", "c2")] {
+        world.pool(&console, pool, &[("zhangsan", 1.0)]).await;
+        let body = json!({"name": "x", "pool": pool, "states": [channel]});
+        console
+            .put(&format!("/channels/{channel}"), body)
+            .await
+            .ok();
+    }
+    world
+}
+
+/// The outcomes are in the log, and the try ends before the marks are made.
+#[tokio::test]
+async fn marks_that_were_not_made_are_made_by_the_next_try() {
+    let world = world().await;
+    let (app, corp) = (world.app(), world.corp_app());
+    let gone = allocation::PoolId::new("p2").unwrap();
+    corp.roster.remove_pool(gone, 99, "", None).await.unwrap();
+    let batch = read(
+        &world,
+        &[
+            added("wmDecided", "c1"),
+            added("wmNoPool", "c2"),
+            event("edit_external_contact", "wmEdited"),
+            event("del_follow_user", "wmGone"),
+            event("transfer_fail", "wmMoved"),
+        ],
+    )
+    .await;
+    let key = |kind: &str| format!("{{{}}}:v1:dirty:{kind}", world.corp);
+    let redis = test_redis::shared();
+    redis.cli(&["SET", &key(dirty::PAIR), "in the way"]);
+    assert!(decide::decide(app, corp, &batch, false).await.is_err());
+    world.written().await;
+    redis.cli(&["DEL", &key(dirty::PAIR)]);
+    decide::decide(app, corp, &batch, true).await.unwrap();
+    let marked = |kind: &str| redis.cli(&["ZRANGE", &key(kind), "0", "-1"]);
+    let pairs = marked(dirty::PAIR);
+    for customer in ["wmNoPool", "wmEdited", "wmGone"] {
+        assert!(pairs.contains(customer), "{pairs}");
+    }
+    assert!(!pairs.contains("wmDecided"), "{pairs}");
+    assert!(marked(dirty::TRANSFER).contains("wmMoved"));
+}
