@@ -7,7 +7,7 @@ mod marks;
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -89,7 +89,11 @@ async fn until_done(
     mut batch: Vec<Delivery>,
     stop: &CancellationToken,
 ) -> bool {
-    let work = Deciding { app, corp };
+    let work = Deciding {
+        app,
+        corp,
+        awaited: Mutex::default(),
+    };
     let mut backoff = Backoff::store();
     // An earlier try may have had its effect without our learning of it.
     let mut again = false;
@@ -124,13 +128,19 @@ async fn until_done(
 struct Deciding<'a> {
     app: &'a App,
     corp: &'a CorpApp,
+    /// See [`decide_again`].
+    awaited: Mutex<Option<u64>>,
 }
 
 impl Work for Deciding<'_> {
     type Error = Error;
 
     async fn run(&self, batch: &[Delivery], again: bool) -> Result<(), Error> {
-        decide(self.app, self.corp, batch, again).await
+        let awaited = || self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log_seq = *awaited();
+        let decided = decide_again(self.app, self.corp, batch, again, &mut log_seq).await;
+        *awaited() = log_seq;
+        decided
     }
 }
 
@@ -141,7 +151,19 @@ pub async fn decide(
     batch: &[Delivery],
     again: bool,
 ) -> Result<(), Error> {
-    let done = already_done(app, corp, batch, again).await?;
+    decide_again(app, corp, batch, again, &mut None).await
+}
+
+/// As [`decide`], for a batch that is tried until it is done. `awaited` is kept from try to try: the log entry that the
+/// ledger must have before it can be asked what became of the batch.
+pub async fn decide_again(
+    app: &App,
+    corp: &CorpApp,
+    batch: &[Delivery],
+    again: bool,
+    awaited: &mut Option<u64>,
+) -> Result<(), Error> {
+    let done = already_done(app, corp, batch, again, awaited).await?;
     let routes = corp.routes();
     let mut turn = Turn::default();
     for delivery in batch {
@@ -175,12 +197,13 @@ pub async fn decide(
 }
 
 /// Of deliveries that were read before: those whose outcome is known. The log may hold outcomes that the ledger has
-/// not written yet, so it must have caught up first.
+/// not written yet, so it must have caught up first: with what was logged when the doubt arose, as others go on logging.
 async fn already_done(
     app: &App,
     corp: &CorpApp,
     batch: &[Delivery],
     again: bool,
+    awaited: &mut Option<u64>,
 ) -> Result<BTreeMap<String, String>, Error> {
     let doubtful: Vec<(String, u64)> = batch
         .iter()
@@ -190,7 +213,10 @@ async fn already_done(
     if doubtful.is_empty() {
         return Ok(BTreeMap::new());
     }
+    // Less than before: Redis lost the rest, and a rebuild went on without it.
     let logged = corp.roster.status().await?.seq;
+    let logged = awaited.map_or(logged, |before| before.min(logged));
+    *awaited = Some(logged);
     let written = app
         .ledger
         .corps()
@@ -201,7 +227,10 @@ async fn already_done(
         corp.log_grew.notify_one();
         return Err(Error::LedgerBehind);
     }
-    Ok(app.ledger.deliveries().decided(&corp.id, &doubtful).await?)
+    let done = app.ledger.deliveries().decided(&corp.id, &doubtful).await?;
+    // What this try logs is for the next one to wait for.
+    *awaited = None;
+    Ok(done)
 }
 
 /// The steps of one batch. Requests and closings gather until one touches a subject of the other kind: their order

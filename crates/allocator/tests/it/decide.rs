@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use allocator::{decide, decide::dirty};
+use allocator::{decide, decide::dirty, writer};
 use inbox::{Consumer, Delivery, Group, NewDelivery};
 use serde_json::json;
 
 use crate::{
     api_deliveries::added,
-    api_support::World,
+    api_support::{Console, World},
 };
 
 fn event(change: &str, customer: &str) -> String {
@@ -30,7 +30,7 @@ async fn read(world: &World, plaintexts: &[String]) -> Vec<Delivery> {
     batch
 }
 
-async fn world() -> World {
+async fn world() -> (World, Console) {
     let world = World::new().await;
     let console = world.operator().await;
     for (pool, channel) in [("p1", "c1"), ("p2", "c2")] {
@@ -41,13 +41,13 @@ async fn world() -> World {
             .await
             .ok();
     }
-    world
+    (world, console)
 }
 
 /// The outcomes are in the log, and the try ends before the marks are made.
 #[tokio::test]
 async fn marks_that_were_not_made_are_made_by_the_next_try() {
-    let world = world().await;
+    let (world, _) = world().await;
     let (app, corp) = (world.app(), world.corp_app());
     let gone = allocation::PoolId::new("p2").unwrap();
     corp.roster.remove_pool(gone, 99, "", None).await.unwrap();
@@ -76,4 +76,30 @@ async fn marks_that_were_not_made_are_made_by_the_next_try() {
     }
     assert!(!pairs.contains("wmDecided"), "{pairs}");
     assert!(marked(dirty::TRANSFER).contains("wmMoved"));
+}
+
+/// Others go on logging: a batch in doubt does not wait for what came after it.
+#[tokio::test]
+async fn a_doubtful_batch_waits_for_the_log_as_it_was() {
+    let (world, console) = world().await;
+    let (app, corp) = (world.app(), world.corp_app());
+    world.written().await;
+    world.stop().cancel();
+    let batch = read(&world, &[added("wmC1", "c1")]).await;
+    console.ask("p1", "wmC2").await;
+    let mut awaited = None;
+    let behind = decide::decide_again(app, corp, &batch, true, &mut awaited).await;
+    assert!(
+        matches!(behind, Err(decide::Error::LedgerBehind)),
+        "{behind:?}"
+    );
+    while !matches!(
+        writer::turn(app, corp).await.unwrap(),
+        writer::Turn::Idle { .. }
+    ) {}
+    console.ask("p1", "wmC3").await;
+    decide::decide_again(app, corp, &batch, true, &mut awaited)
+        .await
+        .unwrap();
+    assert_eq!(awaited, None, "the next doubt is a new one");
 }
