@@ -1,11 +1,11 @@
 //! Whole or closed: compares Redis with the ledger, closes a corp whose state is absent, behind or of another
 //! generation, and rebuilds it from snapshot and log. Any allocator may do it; the generation in the corp's row says
-//! whose rebuild counts.
+//! whose rebuild counts, and a lease there keeps the others from beginning another one meanwhile.
 
 use std::{sync::Arc, time::Duration};
 
 use allocation::{Dump, model};
-use ledger::{Confirmed, Snapshot};
+use ledger::{Confirmed, Corp, RebuildLease, Snapshot};
 use metrics::{counter, gauge};
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +17,9 @@ use crate::{
 
 /// How often a healthy corp is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How long a rebuilder is believed to be at work, and how often he says so.
+const LEASE_MS: u64 = 6_000;
+const RENEW_EVERY: Duration = Duration::from_secs(2);
 /// Log entries read at once while folding.
 const FOLD: u32 = 5_000;
 
@@ -37,6 +40,8 @@ pub enum Error {
     Snapshot { seq: u64, source: allocation::Error },
     #[error("a newer rebuild (generation {0}) goes on")]
     Superseded(u64),
+    #[error("another allocator rebuilds")]
+    Held,
 }
 
 /// Looks and rebuilds until the program stops.
@@ -56,6 +61,11 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                     () = corp.not_ready.notified() => {}
                     () = stop.cancelled() => {}
                 }
+            }
+            Err(error @ (Error::Held | Error::Superseded(_))) => {
+                gauge!("paidan_corp_ready", "corp" => corp.id.to_string()).set(0.0);
+                tracing::info!(corp = %corp.id, error = %error, "waiting for the corp to be open");
+                backoff.wait(&stop).await;
             }
             Err(error) => {
                 gauge!("paidan_corp_ready", "corp" => corp.id.to_string()).set(0.0);
@@ -78,12 +88,57 @@ pub async fn look(app: &App, corp: &CorpApp) -> Result<u64, Error> {
     if whole {
         return Ok(row.log_seq);
     }
-    rebuild(app, corp).await
+    rebuild_seen(app, corp, Some(row.generation)).await
 }
 
-/// Folds what the ledger has and writes it to Redis. Everybody is off afterwards, until his next heartbeat.
+/// Folds what the ledger has and writes it to Redis. Everybody is off afterwards, until his next heartbeat. A person asks
+/// for it: whoever else rebuilds is overtaken.
 pub async fn rebuild(app: &App, corp: &CorpApp) -> Result<u64, Error> {
-    let row = app.ledger.corps().bump_generation(&corp.id).await?;
+    rebuild_seen(app, corp, None).await
+}
+
+async fn rebuild_seen(app: &App, corp: &CorpApp, seen: Option<u64>) -> Result<u64, Error> {
+    let corps = app.ledger.corps();
+    let row = corps
+        .begin_rebuild(&corp.id, &lease(app), seen)
+        .await?
+        .ok_or(Error::Held)?;
+    let generation = row.generation;
+    let done = tokio::select! {
+        done = write_anew(app, corp, row) => done,
+        () = overtaken(app, corp, generation) => Err(Error::Superseded(generation + 1)),
+    };
+    if let Err(error) = corps.end_rebuild(&corp.id, &app.instance, generation).await {
+        tracing::warn!(corp = %corp.id, error = %error, "others wait until the rebuild's lease is over");
+    }
+    done
+}
+
+fn lease(app: &App) -> RebuildLease<'_> {
+    let now_ms = app.now_ms();
+    RebuildLease {
+        who: &app.instance,
+        now_ms,
+        until_ms: now_ms + LEASE_MS,
+    }
+}
+
+/// Renews the lease; ends when somebody else has it.
+async fn overtaken(app: &App, corp: &CorpApp, generation: u64) {
+    loop {
+        tokio::time::sleep(RENEW_EVERY).await;
+        let corps = app.ledger.corps();
+        match corps.renew_rebuild(&corp.id, &lease(app), generation).await {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(error) => {
+                tracing::warn!(corp = %corp.id, error = %error, "the rebuild's lease was not renewed");
+            }
+        }
+    }
+}
+
+async fn write_anew(app: &App, corp: &CorpApp, row: Corp) -> Result<u64, Error> {
     let generation = row.generation;
     tracing::warn!(corp = %corp.id, generation, log_seq = row.log_seq, "rebuilding the corp's state");
     counter!("paidan_rebuilds_total", "corp" => corp.id.to_string()).increment(1);

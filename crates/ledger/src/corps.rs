@@ -1,7 +1,7 @@
 //! Generations, the log and its snapshots: what a rebuild of the Redis state needs.
 //!
-//! A rebuild is: `bump_generation`, fold `latest_snapshot` and `read_log`, write the state to Redis (closed),
-//! `confirm_generation`, open it in Redis. Until it is confirmed, writers that hold entries of the old state may
+//! A rebuild is: `begin_rebuild`, fold `latest_snapshot` and `read_log`, `confirm_generation`, write the state to Redis
+//! and open it there, `end_rebuild`; with `renew_rebuild` meanwhile, so that nobody else begins one. Until it is confirmed, writers that hold entries of the old state may
 //! still add them; the rebuilder then reads again. Afterwards such entries are refused.
 
 use allocation::{CorpId, LogEntry};
@@ -11,6 +11,7 @@ use crate::Error;
 use crate::connection::Db;
 use crate::error::retry;
 use crate::row::{Columns, signed};
+use crate::times::at;
 
 /// Older snapshots are dropped; the log stays.
 const SNAPSHOTS_KEPT: i64 = 3;
@@ -26,6 +27,14 @@ pub struct Corp {
     /// The generation that Redis may serve; lower than `generation` while somebody rebuilds.
     pub opened_generation: u64,
     pub log_seq: u64,
+}
+
+/// Who rebuilds, and until when the others should believe it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RebuildLease<'a> {
+    pub who: &'a str,
+    pub now_ms: u64,
+    pub until_ms: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,26 +104,81 @@ impl Corps {
         row.map_or(Ok(u64::MAX), |row| row.ms("created_at"))
     }
 
-    /// Begins a rebuild: waits for the present writer, then raises the generation. Answers the row as it is now.
-    pub async fn bump_generation(&self, corp: &CorpId) -> Result<Corp, Error> {
+    /// Begins a rebuild: waits for the present writer, then raises the generation. Answers the row as it is now. None:
+    /// somebody else rebuilds, or has rebuilt since the generation was `seen`. Without `seen` it is taken over from
+    /// whoever is at it.
+    pub async fn begin_rebuild(
+        &self,
+        corp: &CorpId,
+        lease: &RebuildLease<'_>,
+        seen: Option<u64>,
+    ) -> Result<Option<Corp>, Error> {
         self.ensure(corp).await?;
         retry(|| async {
             let mut work = self.db.single().await?;
             // The row's lock is that of `begin_log_write`.
             let query = work
                 .query(
-                    "UPDATE corps SET generation = generation + 1 WHERE corp_id = $1
+                    "UPDATE corps SET generation = generation + 1, rebuilder = $2, rebuild_until = $4
+                     WHERE corp_id = $1 AND ($5::bigint IS NULL OR generation = $5
+                        AND (rebuild_until IS NULL OR rebuild_until <= $3 OR rebuilder = $2))
                      RETURNING generation, opened_generation, log_seq",
                 )
-                .bind(corp.as_str());
-            let row = work.fetch_one(query).await?;
+                .bind(corp.as_str())
+                .bind(lease.who)
+                .bind(at(lease.now_ms))
+                .bind(at(lease.until_ms))
+                .bind(seen.map(signed));
+            let row = work.fetch_optional(query).await?;
             work.end().await?;
-            read_corp(&row)
+            row.as_ref().map(read_corp).transpose()
         })
         .await
     }
 
-    /// Ends a rebuild that folded the log up to `folded_seq`.
+    /// Still at it. False: somebody took over.
+    pub async fn renew_rebuild(
+        &self,
+        corp: &CorpId,
+        lease: &RebuildLease<'_>,
+        generation: u64,
+    ) -> Result<bool, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "UPDATE corps SET rebuild_until = $4 WHERE corp_id = $1 AND rebuilder = $2 AND generation = $3
+                 RETURNING generation",
+            )
+            .bind(corp.as_str())
+            .bind(lease.who)
+            .bind(signed(generation))
+            .bind(at(lease.until_ms));
+        let row = work.fetch_optional(query).await?;
+        work.end().await?;
+        Ok(row.is_some())
+    }
+
+    /// Done, or given up: others need not wait any more.
+    pub async fn end_rebuild(
+        &self,
+        corp: &CorpId,
+        who: &str,
+        generation: u64,
+    ) -> Result<(), Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "UPDATE corps SET rebuilder = NULL, rebuild_until = NULL
+                 WHERE corp_id = $1 AND rebuilder = $2 AND generation = $3",
+            )
+            .bind(corp.as_str())
+            .bind(who)
+            .bind(signed(generation));
+        work.execute(query).await?;
+        work.end().await
+    }
+
+    /// Opens the generation of a rebuild that folded the log up to `folded_seq`.
     pub async fn confirm_generation(
         &self,
         corp: &CorpId,

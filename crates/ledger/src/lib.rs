@@ -48,7 +48,7 @@ pub use change::{
 pub use channels::{Channel, ChannelRefused, Channels, NewChannel};
 pub use connection::Config;
 pub use console::{EndpointCount, Replayable};
-pub use corps::{Confirmed, Corp, Corps, LogRow, Snapshot};
+pub use corps::{Confirmed, Corp, Corps, LogRow, RebuildLease, Snapshot};
 pub use counters::Counter;
 pub use cursor::{Page, PageRequest};
 pub use customers::{Customers, Forgotten, KnownCustomer};

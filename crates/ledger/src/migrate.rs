@@ -36,6 +36,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(1, "0001_ledger"),
     migration!(2, "0002_configuration"),
     migration!(3, "0003_outbox_claim"),
+    migration!(4, "0004_rebuild_lease"),
 ];
 
 /// How the database and this program fit.

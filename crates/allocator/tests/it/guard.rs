@@ -85,3 +85,33 @@ async fn a_conflict_in_the_rest_of_the_log_does_not_end_it() {
         1
     );
 }
+
+/// Several allocators find the corp closed: one rebuilds it, and nobody overtakes him.
+#[tokio::test]
+async fn one_of_several_rebuilds() {
+    let world = World::with(3, Options::default()).await;
+    let corps = world.app().ledger.corps();
+    let before = corps.get(&world.corp).await.unwrap().unwrap();
+    let key = format!("{{{}}}:v1:ready", world.corp);
+    test_redis::shared().cli(&["DEL", &key]);
+    let [a, b, c] = [0, 1, 2].map(|node| {
+        let node = &world.nodes[node];
+        guard::look(&node.app, node.corp())
+    });
+    let (a, b, c) = tokio::join!(a, b, c);
+    assert!([&a, &b, &c].into_iter().any(|looked| looked.is_ok()));
+    for looked in [a, b, c] {
+        assert!(
+            matches!(looked, Ok(_) | Err(guard::Error::Held)),
+            "{looked:?}"
+        );
+    }
+    let after = corps.get(&world.corp).await.unwrap().unwrap();
+    assert_eq!(
+        (after.generation, after.opened_generation),
+        (before.generation + 1, before.generation + 1)
+    );
+    let corp = world.corp_app();
+    let open = corp.roster.status().await.unwrap().generation;
+    assert_eq!(open, Some(after.generation));
+}

@@ -1,8 +1,25 @@
 //! Generations, log and snapshots: what a rebuild relies on.
 
-use ledger::{Change, Confirmed, Corp, Counter, Error, Snapshot, WriteBatch};
+use ledger::{Change, Confirmed, Corp, Counter, Error, RebuildLease, Snapshot, WriteBatch};
 
-use crate::setup::{decided, effect, entry, setup, transfer};
+use crate::setup::{Setup, T0, decided, effect, entry, setup, transfer};
+
+/// Whoever rebuilds at `now_ms`, for ten seconds.
+fn lease(who: &str, now_ms: u64) -> RebuildLease<'_> {
+    RebuildLease {
+        who,
+        now_ms,
+        until_ms: now_ms + 10_000,
+    }
+}
+
+/// Begins a rebuild, whoever else is at it.
+async fn begin(setup: &Setup) -> Corp {
+    let corps = setup.ledger.corps();
+    let lease = lease("a", T0);
+    let begun = corps.begin_rebuild(&setup.corp, &lease, None).await;
+    begun.unwrap().unwrap()
+}
 
 fn of_generation(generation: u64, seq: u64) -> WriteBatch {
     WriteBatch {
@@ -17,7 +34,7 @@ fn of_generation(generation: u64, seq: u64) -> WriteBatch {
 async fn a_rebuild_sees_what_late_writers_add_until_it_is_confirmed() {
     let setup = setup().await;
     let corps = setup.ledger.corps();
-    let first = corps.bump_generation(&setup.corp).await.unwrap();
+    let first = begin(&setup).await;
     assert_eq!(
         first,
         Corp {
@@ -32,7 +49,7 @@ async fn a_rebuild_sees_what_late_writers_add_until_it_is_confirmed() {
     );
     setup.write_batch(&of_generation(1, 1)).await.unwrap();
 
-    let second = corps.bump_generation(&setup.corp).await.unwrap();
+    let second = begin(&setup).await;
     assert_eq!((second.generation, second.log_seq), (2, 1));
     let late = setup.write_batch(&of_generation(1, 2)).await.unwrap();
     assert_eq!((late.generation, late.log_seq), (2, 2));
@@ -83,7 +100,7 @@ async fn a_rebuilder_waits_for_the_writer() {
         .unwrap();
     let bump = tokio::spawn({
         let (corps, corp) = (corps.clone(), setup.corp.clone());
-        async move { corps.bump_generation(&corp).await }
+        async move { corps.begin_rebuild(&corp, &lease("a", T0), None).await }
     });
     while setup
         .number("SELECT count(*) FROM pg_locks WHERE NOT granted")
@@ -93,7 +110,7 @@ async fn a_rebuilder_waits_for_the_writer() {
         tokio::task::yield_now().await;
     }
     write.commit(&of_generation(0, 1)).await.unwrap();
-    let row = bump.await.unwrap().unwrap();
+    let row = bump.await.unwrap().unwrap().unwrap();
     assert_eq!((row.generation, row.log_seq), (1, 1));
 }
 
@@ -107,10 +124,9 @@ async fn an_unknown_corp_has_no_row_until_it_is_made() {
         corps.confirm_generation(&stranger, 1, 0).await.unwrap(),
         Confirmed::Superseded { generation: 0 }
     );
-    assert_eq!(
-        corps.bump_generation(&stranger).await.unwrap().generation,
-        1
-    );
+    let lease = lease("a", T0);
+    let begun = corps.begin_rebuild(&stranger, &lease, Some(0)).await;
+    assert_eq!(begun.unwrap().unwrap().generation, 1);
     setup
         .ledger
         .prepare(&[stranger.clone(), setup.corp.clone()])
@@ -124,11 +140,8 @@ async fn an_unknown_corp_has_no_row_until_it_is_made() {
 async fn two_rebuilders_get_two_generations() {
     let setup = setup().await;
     let corps = setup.ledger.corps();
-    let (one, two) = tokio::join!(
-        corps.bump_generation(&setup.corp),
-        corps.bump_generation(&setup.corp)
-    );
-    let (mut one, mut two) = (one.unwrap().generation, two.unwrap().generation);
+    let (one, two) = tokio::join!(begin(&setup), begin(&setup));
+    let (mut one, mut two) = (one.generation, two.generation);
     if one > two {
         std::mem::swap(&mut one, &mut two);
     }
@@ -231,4 +244,35 @@ async fn counters_count_what_is_under_way() {
         counter("transfers", "", "planned", 1),
     ];
     assert_eq!(counters, expected);
+}
+
+/// One rebuilds, the others wait until he has ended, or until he said nothing for the time of his lease.
+#[tokio::test]
+async fn a_rebuild_is_one_allocators_until_its_lease_is_over() {
+    let setup = setup().await;
+    let (corps, corp) = (setup.ledger.corps(), &setup.corp);
+    let begin = async |who, now_ms, seen| {
+        let lease = lease(who, now_ms);
+        let row = corps.begin_rebuild(corp, &lease, seen).await.unwrap();
+        row.map(|row| row.generation)
+    };
+    let renew = async |who, now_ms, generation| {
+        let lease = lease(who, now_ms);
+        corps.renew_rebuild(corp, &lease, generation).await.unwrap()
+    };
+    assert_eq!(begin("a", T0, Some(0)).await, Some(1));
+    assert_eq!(begin("b", T0 + 9_999, Some(1)).await, None);
+    assert!(renew("a", T0 + 5_000, 1).await);
+    assert_eq!(begin("b", T0 + 14_999, Some(1)).await, None);
+    assert_eq!(begin("b", T0 + 15_000, Some(1)).await, Some(2));
+    assert!(!renew("a", T0 + 15_000, 1).await);
+    corps.end_rebuild(corp, "a", 1).await.unwrap();
+    assert_eq!(begin("c", T0 + 15_001, Some(2)).await, None);
+    // Who failed begins again at once; who saw an older generation looks again.
+    assert_eq!(begin("b", T0 + 15_001, Some(2)).await, Some(3));
+    corps.end_rebuild(corp, "b", 3).await.unwrap();
+    assert_eq!(begin("c", T0 + 15_002, Some(2)).await, None);
+    assert_eq!(begin("c", T0 + 15_002, Some(3)).await, Some(4));
+    assert_eq!(begin("person", T0 + 15_003, None).await, Some(5));
+    assert!(!renew("c", T0 + 15_003, 4).await);
 }
