@@ -13,6 +13,7 @@ pub mod effect;
 pub mod guard;
 pub mod handover;
 pub mod housekeeping;
+pub mod lost;
 pub mod outbox;
 pub mod payload;
 pub mod people;

@@ -9,7 +9,7 @@
 //! | [`handover`] | transfer → `transfer_result` → settled | polled to an end; settling twice is settling once |
 //! | [`reread`] | doubtful pair or member → what WeCom says now | durable marks; WeCom's state outranks events |
 //! | [`audit`] | every member's customers, slowly → what events never said | within what the budget leaves |
-//! | [`reception::tasks`] | waiting customers → free members; loads whose window passed → closed | heals lost wake-ups |
+//! | [`reception::tasks`] | waiting customers → free members; loads whose window passed, and what the ledger refused → closed | heals lost wake-ups and writers that died |
 //! | [`people`] | pools, members, channels → roster | versions compared; truth is Postgres |
 //! | [`operations`](crate::api::work) | long work a console asked for → progress | lease and cursor; done again is done once |
 //! | [`housekeeping`] | what is done with → away | only what both groups acknowledged, or what has an outcome |

@@ -1,9 +1,9 @@
 //! The ledger writer: whoever holds the corp's row turns the log after the ledger's last entry into rows and effects,
 //! one transaction a batch. Its place in the log is in that row, so a writer that dies leaves nothing half-done.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use allocation::{AllocationId, Closing, LogEntry, Op, Reason};
+use allocation::LogEntry;
 use ledger::{Entry, LogWrite, WriteBatch, Written};
 use metrics::{counter, gauge};
 use roster::LogReader;
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::{App, CorpApp, Redis},
     backoff::{Backoff, sleep},
+    lost,
     payload::Payload,
     reception::rules,
 };
@@ -124,7 +125,7 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
         .increment(written.entries as u64);
     gauge!("paidan_log_written_seq", "corp" => corp.id.to_string()).set(written.log_seq as f64);
     corp.effects_due.notify_waiters();
-    cancel(corp, &written, &entries).await?;
+    refused(app, corp, &written).await;
     corp.roster.log_trim(written.log_seq).await?;
     Ok(Turn::Wrote(written.entries))
 }
@@ -196,34 +197,15 @@ async fn commit(
 }
 
 /// The ledger had an open row already: it stands, and the newer allocation ends in Redis. So does one that is the echo
-/// of a transfer.
-async fn cancel(corp: &CorpApp, written: &Written, entries: &[LogEntry]) -> Result<(), Error> {
-    let conflicts = written.conflicts.iter().map(|conflict| conflict.lost);
-    let lost: HashSet<AllocationId> = conflicts.chain(written.echoes.iter().copied()).collect();
-    if lost.is_empty() {
-        return Ok(());
+/// of a transfer. Whether Redis can be told now or not: the ledger knows them, and they are told again until it is done.
+async fn refused(app: &App, corp: &CorpApp, written: &Written) {
+    let (conflicts, echoes) = (written.conflicts.len(), written.echoes.len());
+    if conflicts + echoes == 0 {
+        return;
     }
-    let closings: Vec<Closing> = entries
-        .iter()
-        .filter_map(|entry| match &entry.op {
-            Op::Decide(requests) => Some(requests),
-            _ => None,
-        })
-        .flatten()
-        .filter(|request| lost.contains(&request.allocation))
-        .filter_map(|request| {
-            Some(Closing {
-                subject: request.subject,
-                pool: Some(request.pool.clone()),
-                member: None,
-                allocation: Some(request.allocation),
-                reason: Reason::new("cancelled").ok()?,
-            })
-        })
-        .collect();
-    counter!("paidan_conflicts_total", "corp" => corp.id.to_string())
-        .increment(written.conflicts.len() as u64);
-    tracing::warn!(corp = %corp.id, conflicts = written.conflicts.len(), echoes = written.echoes.len(), "the ledger had open allocations of the same subjects, or knows of their transfers; the newer ones end");
-    corp.roster.close(closings, "", None).await?;
-    Ok(())
+    counter!("paidan_conflicts_total", "corp" => corp.id.to_string()).increment(conflicts as u64);
+    tracing::warn!(corp = %corp.id, conflicts, echoes, "the ledger had open allocations of the same subjects, or knows of their transfers; the newer ones end");
+    if let Err(error) = lost::end(app, corp).await {
+        tracing::warn!(corp = %corp.id, error = %error, "they end in Redis later");
+    }
 }

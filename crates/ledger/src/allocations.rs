@@ -219,6 +219,24 @@ impl Allocations {
         read_all(&rows)
     }
 
+    /// Allocations that the ledger refused and that Redis may still have open, oldest first, at most `limit`. They stay
+    /// here until the log says that they were closed.
+    pub async fn lost(&self, corp: &CorpId, limit: u32) -> Result<Vec<Allocation>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM allocations AS a WHERE a.corp_id = $1 AND a.close_reason IN ('conflict', 'echo')
+                    AND a.changed_seq = a.decided_seq ORDER BY a.decided_at, a.id LIMIT $2"
+            ))
+            .bind(corp.as_str())
+            .bind(i64::from(limit));
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        read_all(&rows)
+    }
+
     /// Looks at the next `limit` open allocations that are not settled, assigned before a time, oldest first, and
     /// answers those without a transfer under way: what is to be driven to its end. A page at a time, because those
     /// with one are tens of thousands after a surge, for a day and more.

@@ -33,7 +33,7 @@ pub struct Written {
     /// who confirms at last, will find it and read again.
     pub generation: u64,
     /// New allocations that lost: the ledger had an open one of the same pool and subject. They are written as
-    /// closed, nothing is done for them, and the caller closes them in Redis.
+    /// closed, nothing is done for them, and they are to be closed in Redis: `Allocations::lost` has them until then.
     pub conflicts: Vec<Conflict>,
     /// New allocations that only a transfer of ours brought about: it ended with the member whom the event names, and
     /// the allocation it was for is closed or somebody else's. They are treated as those that lost.

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::routes::Routes;
 use crate::{
     effect::Effect,
-    handover,
+    handover, lost,
     payload::{Context, Payload},
 };
 
@@ -45,6 +45,7 @@ pub fn changes(entry: &LogEntry, payload: &Payload, routes: &Routes) -> Vec<Chan
         }
         (Op::Close(closings), Answer::Closed(closed)) => {
             changes.extend(closed.iter().map(|closed| ended(closed, closings)));
+            changes.extend(closings.iter().filter_map(lost::ended));
         }
         (Op::Settle(settlement), Answer::Settled(settled)) => {
             changes.extend(settlement_change(settlement, settled))

@@ -1,5 +1,5 @@
 //! What must happen without an event: waiting customers whose wake-up was lost, and loads that a pool lets go after
-//! its window.
+//! its window; and allocations that the ledger refused and Redis still has.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::{App, CorpApp},
     backoff::sleep,
+    lost,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,13 @@ enum Error {
 pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
     let pause = Duration::from_millis(app.config.roster.wake_every_ms);
     while sleep(pause, &stop).await {
+        match lost::end(&app, &corp).await {
+            Ok(_) => {}
+            Err(lost::Error::Roster(roster::Error::NotReady)) => corp.not_ready.notify_one(),
+            Err(error) => {
+                tracing::warn!(corp = %corp.id, error = %error, "refused allocations were not ended");
+            }
+        }
         let routes = corp.routes();
         for (pool, settings) in &routes.pools {
             let looked = async {

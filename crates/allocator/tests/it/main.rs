@@ -18,6 +18,7 @@ mod decide;
 mod guard;
 mod housekeeping;
 mod keys;
+mod lost;
 mod outbox_lane;
 mod poison;
 mod redis_setup;

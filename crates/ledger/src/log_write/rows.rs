@@ -166,7 +166,29 @@ async fn patches(
             .bind(column(chunk, |(_, patch)| patch.closed.map(|(reason, _)| reason)))
             .bind(column(chunk, |(_, patch)| signed(patch.raised)));
         work.execute(query).await?;
+        ended(work, chunk).await?;
     }
+    Ok(())
+}
+
+/// Of those that lost before: Redis has ended them too.
+async fn ended(work: &mut Work, patches: &[(&AllocationId, &Patch<'_>)]) -> Result<(), Error> {
+    let ended: Vec<_> = patches
+        .iter()
+        .filter(|(_, patch)| patch.closed.is_some())
+        .collect();
+    if ended.is_empty() {
+        return Ok(());
+    }
+    let query = work
+        .query(
+            "UPDATE allocations AS a SET changed_seq = p.seq FROM unnest($1::uuid[], $2::bigint[]) AS p (id, seq)
+             WHERE a.id = p.id AND a.close_reason IN ('conflict', 'echo') AND a.changed_seq = a.decided_seq
+                AND a.changed_seq < p.seq",
+        )
+        .bind(column(&ended, |(id, _)| id.0))
+        .bind(column(&ended, |(_, patch)| signed(patch.seq)));
+    work.execute(query).await?;
     Ok(())
 }
 
@@ -331,7 +353,8 @@ fn insert_allocations(
     .bind(column(rows, closed_at))
     .bind(column(rows, |row| row.patch.closed.map(|(reason, _)| reason).or(lost)))
     .bind(column(rows, |row| signed(row.seq)))
-    .bind(column(rows, |row| signed(row.patch.seq)))
+    // One that lost is not ended in Redis yet, whatever the batch did to it.
+    .bind(column(rows, |row| signed(if lost.is_some() { row.seq } else { row.patch.seq })))
 }
 
 /// Answers those that were not planned because the same transfer is under way.
