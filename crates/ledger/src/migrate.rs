@@ -37,7 +37,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(2, "0002_configuration"),
     migration!(3, "0003_outbox_claim"),
     migration!(4, "0004_rebuild_lease"),
-    migration!(4, "0004_lost"),
+    migration!(5, "0005_lost"),
 ];
 
 /// How the database and this program fit.
