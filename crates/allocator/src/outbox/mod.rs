@@ -15,6 +15,7 @@ mod hands;
 mod lane;
 mod transfer;
 mod transfer_answer;
+mod transfer_unknown;
 mod verdict;
 mod welcome;
 
