@@ -98,9 +98,13 @@ fn inbox_blames(error: &inbox::Error) -> bool {
 }
 
 /// A script that broke, or a key of another type. A password or a right that is missing is everybody's trouble, and so
-/// is whatever else Redis may refuse.
+/// is whatever else Redis may refuse: too many clients are an `ERR` too.
 fn refused(error: &redis::RedisError) -> bool {
-    matches!(error.code(), Some("ERR" | "WRONGTYPE"))
+    match error.code() {
+        Some("WRONGTYPE") => true,
+        Some("ERR") => error.to_string().contains("user_script"),
+        _ => false,
+    }
 }
 
 /// One try. A panic ends it, not the loop that called.

@@ -124,3 +124,21 @@ async fn one_that_fails_always_is_set_aside() {
     let stats = inbox.stats(None).await.unwrap();
     assert_eq!((stats.dead, stats.decide.pending), (1, 0));
 }
+
+/// What Redis says of itself is nobody's fault; what it says of a script that broke is.
+#[tokio::test]
+async fn a_redis_that_takes_no_more_clients_is_an_outage() {
+    let config = connect::Config::single(&test_redis::shared().url());
+    let mut connection = connect_lazy(&config).unwrap();
+    let broken = redis::cmd("EVAL")
+        .arg("#!lua\nreturn 1 + nil")
+        .arg(0)
+        .query_async::<()>(&mut connection)
+        .await
+        .expect_err("it breaks");
+    assert!(super::refused(&broken), "{broken}");
+    let full = redis::parse_redis_value(b"-ERR max number of clients reached\r\n")
+        .and_then(|value| value.extract_error())
+        .expect_err("an error");
+    assert!(!super::refused(&full), "{full}");
+}
