@@ -17,7 +17,10 @@ use crate::{
     app::{App, CorpApp},
     backoff::{Backoff, jittered},
     decide::dirty,
-    handover::end,
+    handover::{
+        LEFT,
+        end::{self, GONE},
+    },
     payload::{Context, Payload},
     permit,
     reception::{
@@ -31,11 +34,8 @@ const TURN: usize = 50;
 const LEASE_MS: u64 = 60_000;
 const IDLE: Duration = Duration::from_millis(500);
 /// Why a member was left out, when WeCom itself says that he cannot serve.
-const LEFT: &str = "left_or_not_visible";
 const DISABLED: &str = "disabled";
 const NOT_VISIBLE: &str = "not_visible";
-/// No such member: he left, was deleted, or the app may not see him any more (pages 90196, 90313).
-const GONE: [i64; 2] = [60111, 40003];
 /// He is outside the app's range.
 const OUT_OF_RANGE: i64 = 60011;
 /// Why allocations end whose member left.

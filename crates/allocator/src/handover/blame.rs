@@ -12,7 +12,8 @@ use crate::{
     permit,
 };
 
-pub(super) const LEFT: &str = "left_or_not_visible";
+/// Why a member was left out who is not there any more.
+pub(crate) const LEFT: &str = "left_or_not_visible";
 
 /// Whether WeCom says of this member that he is not there any more.
 pub(super) async fn is_gone(app: &App, corp: &CorpApp, member: &MemberId) -> Result<bool, Error> {

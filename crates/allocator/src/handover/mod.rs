@@ -9,3 +9,5 @@ pub mod end;
 pub mod result;
 pub mod rules;
 pub mod tasks;
+
+pub(crate) use blame::LEFT;
