@@ -187,8 +187,6 @@ async fn drain(app: &App, corp: &CorpApp) -> Result<(), Error> {
             Ok(writer::Turn::Wrote(_)) => {}
             Ok(writer::Turn::Taken) => tokio::time::sleep(Duration::from_millis(20)).await,
             Ok(writer::Turn::Idle { .. }) => return Ok(()),
-            // The batch is written; only the closing of its conflicts was refused, as the corp is closed.
-            Err(writer::Error::Roster(roster::Error::NotReady)) => {}
             Err(error @ writer::Error::Lost { .. }) => {
                 tracing::warn!(corp = %corp.id, error = %error, "the rest of the log is lost");
                 return Ok(());
