@@ -64,26 +64,19 @@ impl Db {
     pub(crate) async fn connect(config: Config) -> Result<Db, Error> {
         let options: PgConnectOptions = config.url.expose_secret().parse()?;
         let options = options.application_name("paidan");
+        let session = Session::new(config.statement_timeout);
         let mut pooler = config.pooler;
-        if !pooler && work::in_time(config.acquire_timeout, pooler::is_between(&options)).await? {
-            tracing::info!("a pooler in transaction mode stands in front of Postgres");
-            pooler = true;
+        if !pooler {
+            let looked = pooler::is_between(&options, &session);
+            pooler = work::in_time(config.acquire_timeout, looked).await?;
+            if pooler {
+                tracing::info!("a pooler in transaction mode stands in front of Postgres");
+            }
         }
-        let limit_ms = config.statement_timeout.as_millis().to_string();
-        let idle_ms = (config.statement_timeout.as_millis() * 3).to_string();
         let (options, begin) = if pooler {
-            // It takes no start-up settings and keeps no session: each transaction brings its own.
-            let begin = format!(
-                "BEGIN; SET LOCAL statement_timeout = {limit_ms}; \
-                 SET LOCAL idle_in_transaction_session_timeout = {idle_ms}"
-            );
-            (options.statement_cache_capacity(0), begin.into())
+            (options.statement_cache_capacity(0), session.begin().into())
         } else {
-            let session = [
-                ("statement_timeout", &limit_ms),
-                ("idle_in_transaction_session_timeout", &idle_ms),
-            ];
-            (options.options(session), Arc::from("BEGIN"))
+            (session.on(options), Arc::from("BEGIN"))
         };
         let shared = Arc::new(Shared {
             pooler,
@@ -131,6 +124,45 @@ impl Db {
         self.shared
             .distrust_before
             .fetch_max(now, Ordering::Relaxed);
+    }
+}
+
+/// The limits every session of ours lives under.
+struct Session {
+    statement_ms: u128,
+    idle_ms: u128,
+}
+
+impl Session {
+    fn new(statement_timeout: Duration) -> Session {
+        let statement_ms = statement_timeout.as_millis();
+        Session {
+            statement_ms,
+            idle_ms: statement_ms * 3,
+        }
+    }
+
+    /// As settings of the session from its start.
+    fn on(&self, options: PgConnectOptions) -> PgConnectOptions {
+        options.options([
+            ("statement_timeout", self.statement_ms.to_string()),
+            (
+                "idle_in_transaction_session_timeout",
+                self.idle_ms.to_string(),
+            ),
+        ])
+    }
+
+    /// Behind a pooler, which takes no settings at the start and keeps no session: each transaction brings its own.
+    fn begin(&self) -> String {
+        let Session {
+            statement_ms,
+            idle_ms,
+        } = self;
+        format!(
+            "BEGIN; SET LOCAL statement_timeout = {statement_ms}; \
+             SET LOCAL idle_in_transaction_session_timeout = {idle_ms}"
+        )
     }
 }
 

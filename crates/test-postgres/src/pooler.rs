@@ -20,6 +20,15 @@ pub struct Pooler {
 impl Pooler {
     /// At most `pool_size` connections to the server behind any number of clients.
     pub async fn start(database: &crate::Database, pool_size: u32) -> Pooler {
+        Pooler::ignoring(database, pool_size, &["extra_float_digits"]).await
+    }
+
+    /// With its own list of start-up parameters that are swallowed without a word; others are refused.
+    pub async fn ignoring(
+        database: &crate::Database,
+        pool_size: u32,
+        parameters: &[&str],
+    ) -> Pooler {
         let folder = tempfile::Builder::new()
             .prefix("paidan-pgbouncer-")
             .tempdir()
@@ -29,7 +38,8 @@ impl Pooler {
         let configuration = format!(
             "[databases]\n{name} = host={host} port={server_port} user={user}\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\n\
              unix_socket_dir =\nauth_type = any\npool_mode = transaction\ndefault_pool_size = {pool_size}\nmax_client_conn = 500\n\
-             ignore_startup_parameters = extra_float_digits\n",
+             ignore_startup_parameters = {ignored}\n",
+            ignored = parameters.join(","),
             name = database.name(),
             host = options.get_host(),
             server_port = options.get_port(),

@@ -3,6 +3,7 @@
 use futures_util::future::join_all;
 use ledger::{Change, Claim, Config, Finish, Ledger, Outcome, PageRequest};
 use rstest::rstest;
+use sqlx::{Connection, PgConnection};
 use test_postgres::{Database, Pooler};
 
 use crate::setup::{T0, batch, config, corp, customer, decided, effect, entry, migrated, subject};
@@ -98,6 +99,35 @@ async fn two_replicas_and_thirty_clients_work(#[case] told: bool) {
         .unwrap();
     assert_eq!(log.len() as u64, seq);
     assert!(seq > 0);
+}
+
+/// A pooler with a process for each of our connections shares none of them, and must be known all the same: the busy
+/// replicas beside this one decide which processes it is lent.
+#[rstest]
+#[case::refuses_settings(&["extra_float_digits"])]
+#[case::swallows_settings(&["extra_float_digits", "options"])]
+#[tokio::test]
+async fn a_roomy_pooler_is_found_out(#[case] ignored: &[&str]) {
+    let database = migrated().await;
+    let pooler = Pooler::ignoring(&database, 20, ignored).await;
+    // Clients in a transaction hold the processes that two idle connections would otherwise take turns on.
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut connection = PgConnection::connect_with(&pooler.options()).await.unwrap();
+        sqlx::raw_sql("BEGIN; SELECT 1")
+            .execute(&mut connection)
+            .await
+            .unwrap();
+        held.push(connection);
+    }
+    join_all((0..8).map(|_| async {
+        let ledger = behind(&pooler, false).await;
+        ledger.prepare(&[corp()]).await.unwrap();
+        for _ in 0..20 {
+            ledger.corps().get(&corp()).await.unwrap();
+        }
+    }))
+    .await;
 }
 
 /// Case 120 behind a pooler: no session is ours, so no lock may be the session's.
