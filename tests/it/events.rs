@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use allocation::{MemberId, Reason};
+use allocation::{Closing, MemberId, Reason};
 use e2e::{AES_KEY, Options, TOKEN, World, eventually};
 use ledger::{DeliveryFilter, PageRequest, Trail};
 use serde_json::json;
@@ -10,7 +10,7 @@ use wecom::{
     crypto::{Keys, Sealer},
     envelope,
 };
-use wecom_sim::{Act, By, DeleteRequest, Fault, ScanRequest};
+use wecom_sim::{Act, By, CallFilter, DeleteRequest, Fault, ScanRequest};
 
 /// A world whose only member has every customer already, so that nobody is moved.
 fn alone() -> Options {
@@ -154,6 +154,47 @@ async fn missed_events_are_found_by_comparing() {
     ] {
         assert_eq!(world.rows(customer).await.len(), 1, "{customer}");
     }
+    world.close().await;
+}
+
+/// Most customers of a corp have no open allocation: they came before, or their load has ended. Comparing reads them by
+/// the hundred, and asks about none of them alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn comparing_does_not_ask_for_each_old_customer() {
+    let world = World::start(alone()).await;
+    let customers: Vec<String> = (0..150).map(|n| format!("wmOld{n}")).collect();
+    for customer in &customers {
+        world.scan_member("ma", "poster", customer);
+    }
+    world.each_has_one(&customers).await;
+    world.quiet().await;
+    let closing = |customer: &String| Closing {
+        subject: world.subject(customer),
+        pool: None,
+        member: None,
+        allocation: None,
+        reason: Reason::new("window_passed").expect("a reason"),
+    };
+    let closings = customers.iter().map(closing).collect();
+    let closed = world.corp_app().roster.close(closings, "", None).await;
+    closed.expect("their loads end");
+    eventually("the ledger knows", || async {
+        let rows = world.rows("wmOld149").await;
+        rows[0].closed_ms.map(drop)
+    })
+    .await;
+    world.quiet().await;
+    let before = world.sim.calls(&CallFilter::default());
+    let doubts = allocator::audit::everybody(&world.app, world.corp_app()).await;
+    assert_eq!(doubts.expect("compared"), 0);
+    let filter = CallFilter {
+        after: before.last().map_or(0, |call| call.seq),
+        ..CallFilter::default()
+    };
+    let calls = world.sim.calls(&filter);
+    let of = |api: &str| calls.iter().filter(|call| call.api == api).count();
+    assert_eq!(of("externalcontact/batch/get_by_user"), 2);
+    assert_eq!(of("externalcontact/get"), 0);
     world.close().await;
 }
 

@@ -2,12 +2,17 @@
 //! ledger once in a stated time, one member after the other, within what the budget leaves. Differences become doubts
 //! for `reread`; nothing is concluded here.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use allocation::{MemberId, SubjectKey};
+use ledger::Allocation;
 use quota::Urgency;
 use tokio_util::sync::CancellationToken;
-use wecom::client::api;
+use wecom::client::{BatchRow, Pager, api};
 
 use crate::{
     app::{App, CorpApp},
@@ -130,11 +135,15 @@ async fn member(app: &App, corp: &CorpApp, userid: &str) -> Result<usize, Error>
         .allocations()
         .tied_to(&corp.id, &member, &subjects)
         .await?;
-    let mut doubts: Vec<String> = by_subject
+    let mut doubts = Vec::new();
+    // Whoever is tied to nothing of ours may have come before our first day, or before his allocation ended: most of a
+    // corp's customers are such, and to ask for each of them alone would eat the budget.
+    if by_subject
         .iter()
-        .filter(|(subject, _)| !known.contains(subject))
-        .map(|(_, external)| pair(userid, external))
-        .collect();
+        .any(|(subject, _)| !known.contains(subject))
+    {
+        doubts = news(app, corp, &member, &known).await?;
+    }
     let listed: HashSet<SubjectKey> = subjects.into_iter().collect();
     for customer in app
         .ledger
@@ -155,6 +164,63 @@ async fn member(app: &App, corp: &CorpApp, userid: &str) -> Result<usize, Error>
         .collect();
     corp.inbox.dirty_mark_many(dirty::PAIR, &marks).await?;
     Ok(doubts.len())
+}
+
+/// The member's relations that no allocation accounts for, read by the hundred. He may get customers between the pages,
+/// so a page is taken as it is.
+async fn news(
+    app: &App,
+    corp: &CorpApp,
+    member: &MemberId,
+    known: &HashSet<SubjectKey>,
+) -> Result<Vec<String>, Error> {
+    let since_ms = app.ledger.corps().created_ms(&corp.id).await?;
+    let userid = [member.to_string()];
+    let mut doubts = Vec::new();
+    let mut pager = Pager::new(api::BATCH_GET_BY_USER);
+    while let Some(cursor) = pager.next() {
+        let permit = permit::take(app, corp, api::BATCH_GET_BY_USER, Urgency::Ordinary)
+            .await
+            .map_err(|until_ms| end::Error::Budget { until_ms })?;
+        let answer = corp.client.batch_get_by_user(&userid, cursor).await;
+        permit::done(app, corp, api::BATCH_GET_BY_USER, &permit, &answer).await;
+        let page = match answer {
+            Ok(page) => page,
+            Err(error) => {
+                pager.restart_after(error).map_err(end::Error::Wecom)?;
+                doubts.clear();
+                continue;
+            }
+        };
+        let relations: Vec<(SubjectKey, &BatchRow)> = page
+            .external_contact_list
+            .iter()
+            .map(|row| {
+                let external = &row.external_contact.external_userid;
+                (SubjectKey::new(&corp.id, WECOM, external), row)
+            })
+            .filter(|(subject, _)| !known.contains(subject))
+            .collect();
+        let subjects: Vec<SubjectKey> = relations.iter().map(|(subject, _)| *subject).collect();
+        let latest: HashMap<SubjectKey, Allocation> = app
+            .ledger
+            .allocations()
+            .latest_about(&corp.id, member, &subjects)
+            .await?
+            .into_iter()
+            .map(|row| (row.subject, row))
+            .collect();
+        doubts.extend(
+            relations
+                .iter()
+                .filter(|(subject, row)| {
+                    reread::is_news(latest.get(subject), row.follow_info.createtime, since_ms)
+                })
+                .map(|(_, row)| pair(member.as_str(), &row.external_contact.external_userid)),
+        );
+        pager.advance(page.next_cursor).map_err(end::Error::Wecom)?;
+    }
+    Ok(doubts)
 }
 
 fn pair(userid: &str, external: &str) -> String {

@@ -1,9 +1,8 @@
 use allocation::{AllocationId, CorpId, MemberId, PoolId, SubjectKey};
 use ledger::{Allocation, AllocationState};
 use uuid::Uuid;
-use wecom::client::FollowUser;
 
-use super::is_news;
+use super::latest_about;
 
 const T0: u64 = 1_792_000_000_000;
 
@@ -37,32 +36,30 @@ fn row(closed: Option<(u64, &str)>) -> Allocation {
     }
 }
 
-fn since(seconds: u64) -> FollowUser {
-    FollowUser {
-        userid: "ma".to_owned(),
-        createtime: i64::try_from(seconds).ok(),
-        ..FollowUser::default()
-    }
+/// A relation made in the second of `T0` or so many later.
+fn is_news(rows: &[Allocation], name: &str, later: i64) -> bool {
+    let made = i64::try_from(T0 / 1000).unwrap() + later;
+    super::is_news(latest_about(rows, &member(name)), Some(made), 0)
 }
 
 /// Case 36: a relation we never heard of is news, unless it is older than we are.
 #[test]
 fn an_unknown_relation_is_news_from_our_first_day_on() {
-    let relation = since(T0 / 1000);
-    assert!(is_news(&[], &member("ma"), &relation, T0));
+    let made = i64::try_from(T0 / 1000).ok();
+    assert!(super::is_news(None, made, T0));
     // Our first day began in the middle of that second.
-    assert!(is_news(&[], &member("ma"), &relation, T0 + 999));
-    assert!(!is_news(&[], &member("ma"), &relation, T0 + 1_000));
-    assert!(!is_news(&[], &member("ma"), &FollowUser::default(), T0));
+    assert!(super::is_news(None, made, T0 + 999));
+    assert!(!super::is_news(None, made, T0 + 1_000));
+    assert!(!super::is_news(None, None, T0));
 }
 
 #[test]
 fn who_has_gets_or_gives_the_customer_is_accounted_for() {
     let rows = [row(None)];
     for name in ["ma", "desk"] {
-        assert!(!is_news(&rows, &member(name), &since(T0 / 1000), 0));
+        assert!(!is_news(&rows, name, 0));
     }
-    assert!(is_news(&rows, &member("mb"), &since(T0 / 1000), 0));
+    assert!(is_news(&rows, "mb", 0));
 }
 
 /// Case 37: it was closed because the relation was gone, and it is there.
@@ -70,14 +67,11 @@ fn who_has_gets_or_gives_the_customer_is_accounted_for() {
 fn a_relation_that_is_there_after_all_is_news() {
     for reason in ["member_deleted_customer", "relation_gone"] {
         let rows = [row(Some((T0 + 100, reason)))];
-        assert!(
-            is_news(&rows, &member("ma"), &since(T0 / 1000), 0),
-            "{reason}"
-        );
+        assert!(is_news(&rows, "ma", 0), "{reason}");
     }
     // An open one of the same member outranks the closed one.
     let rows = [row(Some((T0 + 100, "relation_gone"))), row(None)];
-    assert!(!is_news(&rows, &member("ma"), &since(T0 / 1000), 0));
+    assert!(!is_news(&rows, "ma", 0));
 }
 
 /// Cases 37 and 80: whom a customer deletes still has him in his list, so that is no sign of his return; nor is it
@@ -86,11 +80,7 @@ fn a_relation_that_is_there_after_all_is_news() {
 fn a_customer_who_left_is_news_only_when_he_came_again() {
     for reason in ["customer_left", "window_passed", "cancelled"] {
         let rows = [row(Some((T0 + 5_000, reason)))];
-        assert!(
-            !is_news(&rows, &member("ma"), &since(T0 / 1000), 0),
-            "{reason}"
-        );
-        let again = since(T0 / 1000 + 60);
-        assert!(is_news(&rows, &member("ma"), &again, 0), "{reason}");
+        assert!(!is_news(&rows, "ma", 0), "{reason}");
+        assert!(is_news(&rows, "ma", 60), "{reason}");
     }
 }

@@ -54,6 +54,33 @@ impl Allocations {
         rows.iter().map(|row| row.parsed("subject")).collect()
     }
 
+    /// What stands of each subject and this member: the open allocation if there is one, else the last that was
+    /// closed; in no particular order. A subject that never had to do with him is left out.
+    pub async fn latest_about(
+        &self,
+        corp: &CorpId,
+        member: &MemberId,
+        subjects: &[SubjectKey],
+    ) -> Result<Vec<Allocation>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM unnest($3::text[]) AS s(subject), LATERAL (
+                    SELECT * FROM allocations AS one
+                    WHERE one.corp_id = $1 AND one.subject = s.subject AND (one.member = $2 OR one.holder = $2)
+                    ORDER BY one.closed_at IS NULL DESC, one.decided_at DESC, one.id DESC LIMIT 1
+                 ) AS a"
+            ))
+            .bind(corp.as_str())
+            .bind(member.as_str())
+            .bind(column(subjects, SubjectKey::to_string));
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        read_all(&rows)
+    }
+
     /// The member's open allocations, the latest first, those decided before a place.
     pub async fn open_of_member(
         &self,
