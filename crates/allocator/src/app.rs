@@ -16,6 +16,7 @@ use wecom::client;
 use crate::{
     clock::Clock,
     config::{self, Config},
+    faults::Faults,
     people::Names,
     reception::routes::Routes,
     tokens::SharedTokens,
@@ -69,6 +70,7 @@ pub struct CorpApp {
     pub transfers_due: Notify,
     /// Rung when a script answered NOT_READY.
     pub not_ready: Notify,
+    pub faults: Faults,
 }
 
 /// Clients and stores have nothing to show; the corp says which it is.
@@ -146,6 +148,7 @@ impl App {
                 effects_due: Notify::new(),
                 transfers_due: Notify::new(),
                 not_ready: Notify::new(),
+                faults: Faults::default(),
                 id: corp.clone(),
             };
             corps.insert(corp, Arc::new(corp_app));

@@ -10,6 +10,7 @@ pub mod commands;
 pub mod config;
 pub mod decide;
 pub mod effect;
+pub mod faults;
 pub mod guard;
 pub mod handover;
 pub mod housekeeping;

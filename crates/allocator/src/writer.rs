@@ -6,12 +6,13 @@ use std::{sync::Arc, time::Duration};
 use allocation::LogEntry;
 use ledger::{Entry, LogWrite, WriteBatch, Written};
 use metrics::{counter, gauge};
-use roster::LogReader;
+use roster::{LogReader, Status};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     app::{App, CorpApp, Redis},
     backoff::{Backoff, sleep},
+    faults::Part,
     lost,
     payload::Payload,
     reception::rules,
@@ -39,6 +40,17 @@ pub enum Error {
     Payload { seq: u64, source: serde_json::Error },
 }
 
+impl Error {
+    /// What the log holds is to blame, and no store that is away: trying again alone does not help.
+    pub fn is_of_the_data(&self) -> bool {
+        match self {
+            Error::Lost { .. } | Error::Payload { .. } => true,
+            Error::Ledger(error) => error.is_of_the_data(),
+            Error::Roster(_) | Error::Inbox(_) => false,
+        }
+    }
+}
+
 /// What one turn came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Turn {
@@ -57,12 +69,16 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
     let mut reader: Option<LogReader<Redis>> = None;
     while !stop.is_cancelled() {
         match turn(&app, &corp).await {
-            Ok(Turn::Wrote(_)) => backoff.reset(),
+            Ok(Turn::Wrote(_)) => {
+                corp.faults.clear(Part::Log);
+                backoff.reset();
+            }
             Ok(Turn::Taken) => {
                 backoff.reset();
                 sleep(TAKEN, &stop).await;
             }
             Ok(Turn::Idle { log_seq }) => {
+                corp.faults.clear(Part::Log);
                 backoff.reset();
                 tokio::select! {
                     waited = wait(&app, &corp, &mut reader, log_seq) => if let Err(error) = waited {
@@ -80,6 +96,9 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                     Error::Lost { .. } | Error::Roster(roster::Error::NotReady)
                 ) {
                     corp.not_ready.notify_one();
+                }
+                if error.is_of_the_data() {
+                    corp.faults.set(Part::Log, error.to_string());
                 }
                 tracing::warn!(corp = %corp.id, error = %error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "the log was not written");
                 backoff.wait(&stop).await;
@@ -104,11 +123,11 @@ async fn wait(
 
 /// Writes what stands in the log after the ledger's last entry, at most one batch.
 pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
-    let Some(write) = app.ledger.begin_log_write(&corp.id).await? else {
+    let Some(mut write) = app.ledger.begin_log_write(&corp.id).await? else {
         return Ok(Turn::Taken);
     };
     let log_seq = write.log_seq();
-    let read = read(app, corp, &write).await;
+    let read = read(app, corp, &mut write).await;
     let (generation, entries) = match read {
         Ok(read) => read,
         Err(error) => {
@@ -132,24 +151,40 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
 
 /// The entries and the generation they belong to. We hold the row, so nobody can open another one in between; a corp
 /// that is closed for a rebuild still has the log of the generation that was open.
-async fn read(app: &App, corp: &CorpApp, write: &LogWrite) -> Result<(u64, Vec<LogEntry>), Error> {
+async fn read(
+    app: &App,
+    corp: &CorpApp,
+    write: &mut LogWrite,
+) -> Result<(u64, Vec<LogEntry>), Error> {
     let log_seq = write.log_seq();
     let status = corp.roster.status().await?;
     let entries = batch(app, corp, log_seq).await?;
-    match entries.first() {
-        Some(first) if first.seq != log_seq + 1 => Err(Error::Lost {
-            written: log_seq,
-            found: first.seq,
-        }),
-        None if status.seq != log_seq => Err(Error::Lost {
-            written: log_seq,
-            found: status.seq,
-        }),
-        _ => Ok((
-            status.generation.unwrap_or(write.opened_generation()),
-            entries,
-        )),
+    let found = match entries.first() {
+        Some(first) if first.seq != log_seq + 1 => first.seq,
+        None if status.seq != log_seq => status.seq,
+        _ => {
+            let generation = status.generation.unwrap_or(write.opened_generation());
+            return Ok((generation, entries));
+        }
+    };
+    give_up(corp, write, &status).await?;
+    Err(Error::Lost {
+        written: log_seq,
+        found,
+    })
+}
+
+/// The log does not go on where the ledger ends, so nothing that is decided by this state will ever be recorded: it
+/// closes, and the guard, which alone would find it whole, writes it anew. A corp that is closed already is left to
+/// whoever rebuilds it.
+async fn give_up(corp: &CorpApp, write: &mut LogWrite, status: &Status) -> Result<(), Error> {
+    // Whoever lost the row reads beside its new holder, who may have trimmed what he looks for.
+    write.held().await?;
+    if let Some(generation) = status.generation {
+        corp.roster.close_generation(generation).await?;
+        counter!("paidan_log_lost_total", "corp" => corp.id.to_string()).increment(1);
     }
+    Ok(())
 }
 
 /// Whole entries until together they are about as many as one transaction should hold.

@@ -94,6 +94,15 @@ impl LogWrite {
         self.opened_generation
     }
 
+    /// Still holds the row. It is an error if the connection broke meanwhile: somebody else may hold it by now.
+    pub async fn held(&mut self) -> Result<(), Error> {
+        let query = self
+            .work
+            .query("SELECT log_seq FROM corps WHERE corp_id = $1")
+            .bind(self.corp.as_str());
+        self.work.fetch_one(query).await.map(drop)
+    }
+
     /// Writes nothing. Dropping does the same, at the price of a connection.
     pub async fn release(self) -> Result<(), Error> {
         self.work.roll_back().await

@@ -60,6 +60,13 @@ impl<C: Connection> CorpRoster<C> {
             .await?;
         Ok(open == 1)
     }
+
+    /// Closes the corp whose state of this generation turned out not to be the ledger's. A newer one stays open: it was
+    /// written meanwhile.
+    pub async fn close_generation(&self, generation: u64) -> Result<(), Error> {
+        // No state is as far as that.
+        self.close_unless(generation, u64::MAX).await.map(drop)
+    }
 }
 
 impl<C: Connection> CorpRoster<C> {

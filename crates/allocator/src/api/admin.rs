@@ -18,7 +18,10 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::{app::App, redis_setup};
+use crate::{
+    app::{App, CorpApp},
+    redis_setup,
+};
 
 /// A store that does not answer a probe in this time is away.
 const PROBE: Duration = Duration::from_secs(2);
@@ -74,7 +77,9 @@ async fn ready(State(admin): State<Admin>) -> impl IntoResponse {
     // One closed corp is shown, but taking the whole process out would close the others too.
     let all_closed = !corps.is_empty() && corps.len() == admin.app.corps.len();
     let ready = stores.is_empty() && !all_closed;
-    let problems = stores.into_iter().chain(corps).chain(cautions).collect();
+    let faults = faults(&admin.app);
+    let problems = stores.into_iter().chain(corps);
+    let problems = problems.chain(faults).chain(cautions).collect();
     let status = if ready {
         StatusCode::OK
     } else {
@@ -158,6 +163,20 @@ async fn corps(app: &App) -> Vec<Problem> {
         .into_iter()
         .flatten()
         .collect()
+}
+
+/// What a person must know of, and what takes no process out: another one has the same stores.
+fn faults(app: &App) -> Vec<Problem> {
+    let of = |corp: &Arc<CorpApp>| {
+        let texts = corp.faults.texts().into_iter();
+        let id = corp.id.to_string();
+        texts.map(move |problem| Problem {
+            part: "corp",
+            id: id.clone(),
+            problem,
+        })
+    };
+    app.corps.values().flat_map(of).collect()
 }
 
 async fn scrape(State(admin): State<Admin>) -> impl IntoResponse {

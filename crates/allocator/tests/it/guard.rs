@@ -20,7 +20,7 @@ async fn quiet_world() -> (World, Console) {
 }
 
 impl World {
-    async fn sql(&self, sql: &str) {
+    pub(crate) async fn sql(&self, sql: &str) {
         let mut connection = self.database.connect().await;
         sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
             .execute(&mut connection)

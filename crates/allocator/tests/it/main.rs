@@ -18,6 +18,7 @@ mod decide;
 mod guard;
 mod housekeeping;
 mod keys;
+mod log_lost;
 mod lost;
 mod outbox_lane;
 mod poison;

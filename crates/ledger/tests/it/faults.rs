@@ -210,6 +210,22 @@ async fn cut_in_the_middle_of_a_write() {
     assert_eq!(faulty.number("SELECT count(*) FROM allocations").await, 30);
 }
 
+/// Who lost his connection does not hold the row any more, and is told so before he draws conclusions.
+#[tokio::test]
+async fn a_writer_whose_connection_broke_holds_nothing() {
+    let faulty = faulty().await;
+    let begin = async || {
+        let begun = faulty.ledger.begin_log_write(&corp()).await;
+        begun.unwrap().unwrap()
+    };
+    let mut write = begin().await;
+    write.held().await.unwrap();
+    faulty.proxy.cut();
+    assert!(write.held().await.unwrap_err().is_passing());
+    drop(write);
+    faulty.proxy.restore();
+}
+
 /// Case 121: the node behind the address becomes read-only, sessions stay open; later another node is there.
 #[tokio::test]
 async fn a_read_only_node_and_a_swap() {

@@ -178,6 +178,30 @@ async fn a_state_that_is_behind_the_ledger_closes() {
     assert_eq!(twin.redis.status().await.unwrap().seq, seq);
 }
 
+/// Whoever finds that a state is not the ledger's closes that one, and no newer one.
+#[tokio::test]
+async fn a_generation_is_closed_and_no_newer_one() {
+    let mut twin = busy_twin().await;
+    twin.redis.close_generation(0).await.unwrap();
+    twin.ask("g", "next").await;
+    twin.redis.close_generation(1).await.unwrap();
+    let late = vec![request("g", "late")];
+    assert!(not_ready(twin.redis.decide(late, "", None).await));
+    assert_eq!(twin.redis.status().await.unwrap().seq, twin.model.seq());
+    let ledger = fold(&twin.redis).await;
+    twin.redis.begin_rebuild(2).await.unwrap();
+    twin.redis.close_generation(2).await.unwrap();
+    twin.redis
+        .finish_rebuild(ledger, 2, Some(twin.now))
+        .await
+        .unwrap();
+    twin.redis.close_generation(1).await.unwrap();
+    assert_eq!(twin.redis.status().await.unwrap().generation, Some(2));
+    // One that is older than the caller's is of no use either.
+    twin.redis.close_generation(3).await.unwrap();
+    assert_eq!(twin.redis.status().await.unwrap().generation, None);
+}
+
 /// A value that is missing is never read as zero: the corp closes, whichever way the request takes.
 #[tokio::test]
 async fn a_state_with_a_hole_closes() {
