@@ -20,6 +20,7 @@ use crate::{
     people::Names,
     reception::routes::Routes,
     tokens::SharedTokens,
+    writer,
 };
 
 /// Single, Sentinel or Cluster, as configured.
@@ -71,6 +72,7 @@ pub struct CorpApp {
     /// Rung when a script answered NOT_READY.
     pub not_ready: Notify,
     pub faults: Faults,
+    pub last_written: writer::Remembered,
 }
 
 /// Clients and stores have nothing to show; the corp says which it is.
@@ -149,6 +151,7 @@ impl App {
                 transfers_due: Notify::new(),
                 not_ready: Notify::new(),
                 faults: Faults::default(),
+                last_written: writer::Remembered::default(),
                 id: corp.clone(),
             };
             corps.insert(corp, Arc::new(corp_app));

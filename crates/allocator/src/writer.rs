@@ -1,12 +1,17 @@
 //! The ledger writer: whoever holds the corp's row turns the log after the ledger's last entry into rows and effects,
 //! one transaction a batch. Its place in the log is in that row, so a writer that dies leaves nothing half-done.
 
-use std::{sync::Arc, time::Duration};
+mod next;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use allocation::LogEntry;
-use ledger::{Entry, LogWrite, WriteBatch, Written};
+use ledger::{Entry, LogRow, LogWrite, WriteBatch, Written};
 use metrics::{counter, gauge};
-use roster::{LogReader, Status};
+use roster::LogReader;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -17,11 +22,10 @@ use crate::{
     payload::Payload,
     reception::rules,
 };
+pub use next::Instead;
 
 /// How long an idle writer waits for the log before it looks again.
 const IDLE: Duration = Duration::from_secs(1);
-/// Log entries read at once. One may be about hundreds of subjects, so a batch is counted in those.
-const PAGE: usize = 16;
 /// How long to leave the row to the writer that holds it.
 const TAKEN: Duration = Duration::from_millis(25);
 
@@ -34,8 +38,8 @@ pub enum Error {
     #[error("connection for waiting")]
     Inbox(#[from] inbox::Error),
     /// Redis lost a part of the log, or all of it: the corp must be rebuilt.
-    #[error("the log begins at {found}, the ledger ends at {written}")]
-    Lost { written: u64, found: u64 },
+    #[error("the log does not go on after entry {written}, where the ledger ends: {instead}")]
+    Lost { written: u64, instead: Instead },
     #[error("payload of log entry {seq}")]
     Payload { seq: u64, source: serde_json::Error },
 }
@@ -48,6 +52,24 @@ impl Error {
             Error::Ledger(error) => error.is_of_the_data(),
             Error::Roster(_) | Error::Inbox(_) => false,
         }
+    }
+}
+
+/// The last entry that this process wrote, or found in the ledger: it need not be read again.
+#[derive(Debug, Default)]
+pub struct Remembered(Mutex<Option<LogRow>>);
+
+impl Remembered {
+    fn get(&self) -> Option<LogRow> {
+        self.lock().clone()
+    }
+
+    fn set(&self, row: LogRow) {
+        *self.lock() = Some(row);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<LogRow>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -123,86 +145,37 @@ async fn wait(
 
 /// Writes what stands in the log after the ledger's last entry, at most one batch.
 pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
-    let Some(mut write) = app.ledger.begin_log_write(&corp.id).await? else {
+    let known = corp.last_written.get();
+    let known_seq = known.as_ref().map_or(0, |row| row.seq);
+    let begun = app.ledger.begin_log_write_after(&corp.id, known_seq);
+    let Some(mut write) = begun.await? else {
         return Ok(Turn::Taken);
     };
     let log_seq = write.log_seq();
-    let read = read(app, corp, &mut write).await;
-    let (generation, entries) = match read {
-        Ok(read) => read,
+    let next = match next::next(app, corp, &mut write, known.as_ref()).await {
+        Ok(next) => next,
         Err(error) => {
             write.release().await?;
             return Err(error);
         }
     };
-    if entries.is_empty() {
+    let Some(last) = next.entries.last() else {
         write.release().await?;
+        if let Some(row) = next.last.filter(|row| known.as_ref() != Some(row)) {
+            corp.last_written.set(row);
+        }
         return Ok(Turn::Idle { log_seq });
-    }
-    let written = commit(corp, write, generation, &entries).await?;
+    };
+    let written = commit(corp, write, next.generation, &next.entries).await?;
+    corp.last_written.set(LogRow::of(last, next.generation));
     counter!("paidan_log_entries_written_total", "corp" => corp.id.to_string())
         .increment(written.entries as u64);
     gauge!("paidan_log_written_seq", "corp" => corp.id.to_string()).set(written.log_seq as f64);
     corp.effects_due.notify_waiters();
     refused(app, corp, &written).await;
+    // All but the last one: the next writer compares it.
     corp.roster.log_trim(written.log_seq).await?;
     Ok(Turn::Wrote(written.entries))
-}
-
-/// The entries and the generation they belong to. We hold the row, so nobody can open another one in between; a corp
-/// that is closed for a rebuild still has the log of the generation that was open.
-async fn read(
-    app: &App,
-    corp: &CorpApp,
-    write: &mut LogWrite,
-) -> Result<(u64, Vec<LogEntry>), Error> {
-    let log_seq = write.log_seq();
-    let status = corp.roster.status().await?;
-    let entries = batch(app, corp, log_seq).await?;
-    let found = match entries.first() {
-        Some(first) if first.seq != log_seq + 1 => first.seq,
-        None if status.seq != log_seq => status.seq,
-        _ => {
-            let generation = status.generation.unwrap_or(write.opened_generation());
-            return Ok((generation, entries));
-        }
-    };
-    give_up(corp, write, &status).await?;
-    Err(Error::Lost {
-        written: log_seq,
-        found,
-    })
-}
-
-/// The log does not go on where the ledger ends, so nothing that is decided by this state will ever be recorded: it
-/// closes, and the guard, which alone would find it whole, writes it anew. A corp that is closed already is left to
-/// whoever rebuilds it.
-async fn give_up(corp: &CorpApp, write: &mut LogWrite, status: &Status) -> Result<(), Error> {
-    // Whoever lost the row reads beside its new holder, who may have trimmed what he looks for.
-    write.held().await?;
-    if let Some(generation) = status.generation {
-        corp.roster.close_generation(generation).await?;
-        counter!("paidan_log_lost_total", "corp" => corp.id.to_string()).increment(1);
-    }
-    Ok(())
-}
-
-/// Whole entries until together they are about as many as one transaction should hold.
-async fn batch(app: &App, corp: &CorpApp, log_seq: u64) -> Result<Vec<LogEntry>, Error> {
-    let (mut entries, mut size): (Vec<LogEntry>, usize) = (Vec::new(), 0);
-    while size < app.config.roster.writer_batch {
-        let after = entries.last().map_or(log_seq, |entry| entry.seq);
-        let page = corp.roster.log_read(after, PAGE).await?;
-        let last = page.len() < PAGE;
-        size = page
-            .iter()
-            .fold(size, |size, entry| size.saturating_add(entry.op.size()));
-        entries.extend(page);
-        if last {
-            break;
-        }
-    }
-    Ok(entries)
 }
 
 async fn commit(

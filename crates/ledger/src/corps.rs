@@ -11,6 +11,7 @@ use crate::Error;
 use crate::connection::Db;
 use crate::error::retry;
 use crate::row::{Columns, signed};
+use crate::text::clean;
 use crate::times::at;
 
 /// Older snapshots are dropped; the log stays.
@@ -59,6 +60,30 @@ pub struct LogRow {
 }
 
 impl LogRow {
+    /// The row that this entry makes.
+    pub fn of(entry: &LogEntry, generation: u64) -> LogRow {
+        let (op, args, result) = entry.parts();
+        LogRow {
+            seq: entry.seq,
+            at_ms: entry.at_ms,
+            generation,
+            op: op.to_owned(),
+            args: clean(&args).into_owned(),
+            result: clean(&result).into_owned(),
+        }
+    }
+
+    /// Whether this is the row of the entry, whichever generation it was read from, and whichever version wrote it.
+    pub fn is_of(&self, entry: &LogEntry) -> bool {
+        let reads_so = || {
+            let row = self
+                .parse()
+                .map(|row| row.with_payload(entry.payload.clone()));
+            row.is_ok_and(|row| row == *entry)
+        };
+        *self == LogRow::of(entry, self.generation) || reads_so()
+    }
+
     pub fn parse(&self) -> Result<LogEntry, allocation::Error> {
         LogEntry::from_parts(self.seq, self.at_ms, &self.op, &self.args, &self.result)
     }
@@ -228,18 +253,7 @@ impl Corps {
             .bind(i64::from(limit));
         let rows = work.fetch_all(query).await?;
         work.end().await?;
-        rows.iter()
-            .map(|row| {
-                Ok(LogRow {
-                    seq: row.number("seq")?,
-                    at_ms: row.number("at_ms")?,
-                    generation: row.number("generation")?,
-                    op: row.value("op")?,
-                    args: row.value("args")?,
-                    result: row.value("result")?,
-                })
-            })
-            .collect()
+        rows.iter().map(read_log_row).collect()
     }
 
     /// The state after entry `seq`, which must be in the ledger. Of one entry there is one state: a second is
@@ -282,6 +296,17 @@ impl Corps {
         })
         .transpose()
     }
+}
+
+pub(crate) fn read_log_row(row: &PgRow) -> Result<LogRow, Error> {
+    Ok(LogRow {
+        seq: row.number("seq")?,
+        at_ms: row.number("at_ms")?,
+        generation: row.number("generation")?,
+        op: row.value("op")?,
+        args: row.value("args")?,
+        result: row.value("result")?,
+    })
 }
 
 fn read_corp(row: &PgRow) -> Result<Corp, Error> {

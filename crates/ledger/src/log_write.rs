@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::change::WriteBatch;
 use crate::connection::Work;
+use crate::corps::{LogRow, read_log_row};
 use crate::row::{Columns, signed};
 use crate::{Error, Ledger};
 use fold::Folded;
@@ -21,6 +22,7 @@ pub struct LogWrite {
     log_seq: u64,
     generation: u64,
     opened_generation: u64,
+    found: Option<LogRow>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -52,21 +54,52 @@ impl Ledger {
     /// Takes the corp's row, waiting for nobody. None: another writer or a rebuilder holds it (or the corp was new
     /// until now).
     pub async fn begin_log_write(&self, corp: &CorpId) -> Result<Option<LogWrite>, Error> {
+        self.begin(corp, None).await
+    }
+
+    /// The same, and reads the entry that the ledger ends with in the same round trip, unless it is `known` to the
+    /// caller (0: he knows none).
+    pub async fn begin_log_write_after(
+        &self,
+        corp: &CorpId,
+        known: u64,
+    ) -> Result<Option<LogWrite>, Error> {
+        let Some(mut write) = self.begin(corp, Some(known)).await? else {
+            return Ok(None);
+        };
+        // The row may have been written between the statement's snapshot and its lock: then the entry is newer than
+        // the snapshot.
+        if write.found.is_none() && write.log_seq > 0 && write.log_seq != known {
+            write.found = write.last().await?;
+        }
+        Ok(Some(write))
+    }
+
+    async fn begin(&self, corp: &CorpId, known: Option<u64>) -> Result<Option<LogWrite>, Error> {
         let mut work = self.db.transaction().await?;
         let query = work
             .query(
-                "SELECT log_seq, generation, opened_generation FROM corps WHERE corp_id = $1
-                 FOR UPDATE SKIP LOCKED",
+                "WITH held AS MATERIALIZED (
+                    SELECT log_seq, generation AS newest, opened_generation FROM corps WHERE corp_id = $1
+                    FOR UPDATE SKIP LOCKED)
+                 SELECT held.*, l.* FROM held LEFT JOIN LATERAL (
+                    SELECT seq, at_ms, generation, op, args, result FROM log
+                    WHERE corp_id = $1 AND seq = held.log_seq AND seq <> $2) AS l ON true",
             )
-            .bind(corp.as_str());
+            .bind(corp.as_str())
+            .bind(known.map(signed));
         match work.fetch_optional(query).await? {
-            Some(row) => Ok(Some(LogWrite {
-                corp: corp.clone(),
-                log_seq: row.number("log_seq")?,
-                generation: row.number("generation")?,
-                opened_generation: row.number("opened_generation")?,
-                work,
-            })),
+            Some(row) => {
+                let there: Option<i64> = row.value("seq")?;
+                Ok(Some(LogWrite {
+                    corp: corp.clone(),
+                    log_seq: row.number("log_seq")?,
+                    generation: row.number("newest")?,
+                    opened_generation: row.number("opened_generation")?,
+                    found: there.map(|_| read_log_row(&row)).transpose()?,
+                    work,
+                }))
+            }
             None => {
                 let query = work
                     .query("INSERT INTO corps (corp_id) VALUES ($1) ON CONFLICT DO NOTHING")
@@ -94,13 +127,22 @@ impl LogWrite {
         self.opened_generation
     }
 
-    /// Still holds the row. It is an error if the connection broke meanwhile: somebody else may hold it by now.
-    pub async fn held(&mut self) -> Result<(), Error> {
+    /// The entry that the ledger ends with, as it was read at the beginning.
+    pub fn found(&self) -> Option<&LogRow> {
+        self.found.as_ref()
+    }
+
+    /// The same, read now. It is an error if the connection broke meanwhile: somebody else may hold the row by now.
+    pub async fn last(&mut self) -> Result<Option<LogRow>, Error> {
         let query = self
             .work
-            .query("SELECT log_seq FROM corps WHERE corp_id = $1")
-            .bind(self.corp.as_str());
-        self.work.fetch_one(query).await.map(drop)
+            .query(
+                "SELECT seq, at_ms, generation, op, args, result FROM log WHERE corp_id = $1 AND seq = $2",
+            )
+            .bind(self.corp.as_str())
+            .bind(signed(self.log_seq));
+        let row = self.work.fetch_optional(query).await?;
+        row.as_ref().map(read_log_row).transpose()
     }
 
     /// Writes nothing. Dropping does the same, at the price of a connection.

@@ -18,13 +18,14 @@ impl<C: Connection> CorpRoster<C> {
         read(&mut connection, &self.keys, after_seq, count, None).await
     }
 
-    /// Forgets entries up to and with `up_to`; the ledger has them.
-    pub async fn log_trim(&self, up_to: u64) -> Result<(), Error> {
+    /// Forgets entries before `first`. The last one that the ledger has is to be kept: whoever writes the next ones
+    /// compares it.
+    pub async fn log_trim(&self, first: u64) -> Result<(), Error> {
         let mut connection = self.connection.clone();
         redis::cmd("XTRIM")
             .arg(self.keys.log())
             .arg("MINID")
-            .arg(format!("{}-0", up_to + 1))
+            .arg(format!("{first}-0"))
             .query_async::<()>(&mut connection)
             .await?;
         Ok(())

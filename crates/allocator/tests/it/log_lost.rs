@@ -2,7 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use allocator::{api, guard, writer};
+use allocator::{
+    api,
+    app::App,
+    clock, guard,
+    writer::{self, Instead, Turn},
+};
 use serde_json::Value;
 
 use crate::api_support::{Console, World, answer, serve};
@@ -20,7 +25,59 @@ async fn quiet_world(customers: usize) -> (World, Console) {
     (world, console)
 }
 
+/// All that Redis has of the corp, as a replica has it that falls behind.
+struct Replica(Vec<(String, Vec<u8>)>);
+
 impl World {
+    async fn replica(&self) -> Replica {
+        let mut redis = test_redis::shared().connection().await;
+        let mut values = Vec::new();
+        for key in self.keys(&mut redis).await {
+            let dump = redis::cmd("DUMP").arg(&key).query_async(&mut redis).await;
+            values.push((key, dump.unwrap()));
+        }
+        Replica(values)
+    }
+
+    /// Redis failed over to it.
+    async fn promote(&self, replica: &Replica) {
+        let mut redis = test_redis::shared().connection().await;
+        let mut delete = redis::cmd("DEL");
+        delete.arg(self.keys(&mut redis).await);
+        delete.query_async::<()>(&mut redis).await.unwrap();
+        for (key, dump) in &replica.0 {
+            let mut restore = redis::cmd("RESTORE");
+            restore.arg(key).arg(0).arg(dump);
+            restore.query_async::<()>(&mut redis).await.unwrap();
+        }
+    }
+
+    async fn keys(&self, redis: &mut redis::aio::MultiplexedConnection) -> Vec<String> {
+        let pattern = format!("{{{}}}:v1:*", self.corp);
+        let keys = redis::cmd("KEYS").arg(pattern).query_async(redis).await;
+        keys.unwrap()
+    }
+
+    /// This process writes all that can be written.
+    async fn write(&self, app: &App) -> Turn {
+        loop {
+            match self.try_write(app).await {
+                Ok(Turn::Idle { log_seq }) => return Turn::Idle { log_seq },
+                Ok(_) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    async fn try_write(&self, app: &App) -> Result<Turn, writer::Error> {
+        writer::turn(app, &app.corps[&self.corp]).await
+    }
+
+    async fn log_seq(&self) -> u64 {
+        let row = self.app().ledger.corps().get(&self.corp).await.unwrap();
+        row.unwrap().log_seq
+    }
+
     async fn generation(&self) -> Option<u64> {
         let status = self.corp_app().roster.status().await.unwrap();
         status.generation
@@ -100,4 +157,120 @@ async fn a_ledger_that_lost_its_end_closes_the_corp_for_a_rebuild() {
     stop.cancel();
     writer.await.unwrap();
     guard.await.unwrap();
+}
+
+/// A replica was promoted that lacked the last operations, and went on: it has the ledger's number, or passed it, before
+/// anybody looked. Neither who wrote the ledger's last entry nor another process takes it for the same log.
+#[tokio::test]
+async fn a_redis_that_lost_its_end_is_noticed_though_it_caught_up() {
+    for (asked_anew, same_process) in [(3, true), (3, false), (7, true), (7, false)] {
+        let (world, console) = quiet_world(4).await;
+        let other = world.process(clock::system()).await;
+        let app = if same_process { world.app() } else { &other };
+        let corp = world.corp_app();
+        let replica = world.replica().await;
+        for n in 0..3 {
+            console.ask("p1", &format!("wmKept{n}")).await;
+        }
+        world.write(world.app()).await;
+        let rows = console.all("/allocations").await;
+        assert_eq!(rows.len(), 7);
+        let written = world.log_seq().await;
+
+        world.promote(&replica).await;
+        for n in 0..asked_anew {
+            console.ask("p1", &format!("wmLost{n}")).await;
+        }
+        let status = corp.roster.status().await.unwrap();
+        assert_eq!(status.seq, written - 3 + asked_anew);
+        let turn = world.try_write(app).await;
+        let lost = matches!(
+            turn,
+            Err(writer::Error::Lost { written: at, instead: Instead::Another }) if at == written
+        );
+        assert!(lost, "{turn:?}");
+        assert_eq!(world.generation().await, None);
+        assert_eq!(world.log_seq().await, written);
+
+        guard::look(app, &app.corps[&world.corp]).await.unwrap();
+        world.write(app).await;
+        assert_eq!(console.all("/allocations?state=open").await, rows);
+        console.on(&["zhangsan"]).await;
+        console.ask("p1", "wmAfter").await;
+        world.write(app).await;
+        world.check().await;
+    }
+}
+
+/// An empty log of the right number is no proof: nothing could be compared when it goes on.
+#[tokio::test]
+async fn an_empty_log_is_lost() {
+    let (world, _) = quiet_world(1).await;
+    let written = world.log_seq().await;
+    let key = format!("{{{}}}:v1:log", world.corp);
+    test_redis::shared().cli(&["DEL", &key]);
+    let turn = world.try_write(world.app()).await;
+    let lost = matches!(
+        turn,
+        Err(writer::Error::Lost { instead: Instead::Nothing(at), .. }) if at == written
+    );
+    assert!(lost, "{turn:?}");
+    guard::look(world.app(), world.corp_app()).await.unwrap();
+    world.write(world.app()).await;
+}
+
+/// A log that was begun anew has no entry to compare: it must begin with the rebuild that the ledger knows of.
+#[tokio::test]
+async fn a_log_begins_with_the_rebuild_that_the_ledger_opened() {
+    let (world, _) = quiet_world(1).await;
+    let (app, corp) = (world.app(), world.corp_app());
+    let other = world.process(clock::system()).await;
+    let written = world.log_seq().await;
+    guard::rebuild(app, corp).await.unwrap();
+    assert_eq!(world.log_seq().await, written);
+    world
+        .sql("UPDATE corps SET generation = generation + 1, opened_generation = opened_generation + 1")
+        .await;
+    for app in [app, &other] {
+        let turn = world.try_write(app).await;
+        let lost = matches!(
+            turn,
+            Err(writer::Error::Lost { instead: Instead::Begins(at), .. }) if at == written + 1
+        );
+        assert!(lost, "{turn:?}");
+    }
+    assert_eq!(world.generation().await, None);
+    guard::look(app, corp).await.unwrap();
+    let turn = world.write(&other).await;
+    assert_eq!(
+        turn,
+        Turn::Idle {
+            log_seq: written + 1
+        }
+    );
+    assert_eq!(world.write(app).await, turn);
+}
+
+/// What a process remembers of an entry may be what Postgres has lost since; the ledger's word counts.
+#[tokio::test]
+async fn a_memory_of_what_postgres_lost_is_no_proof() {
+    let (world, console) = quiet_world(3).await;
+    let (app, corp) = (world.app(), world.corp_app());
+    let other = world.process(clock::system()).await;
+    let written = world.log_seq().await;
+    assert_eq!(world.write(app).await, Turn::Idle { log_seq: written });
+    world
+        .sql(&format!(
+            "DELETE FROM log WHERE seq > {written} - 3; UPDATE corps SET log_seq = {written} - 3;
+             DELETE FROM allocations WHERE decided_seq > {written} - 3"
+        ))
+        .await;
+    let turn = world.try_write(app).await;
+    assert!(matches!(turn, Err(writer::Error::Lost { .. })), "{turn:?}");
+    guard::look(app, corp).await.unwrap();
+    for n in 0..2 {
+        console.ask("p1", &format!("wmNew{n}")).await;
+    }
+    assert_eq!(world.write(&other).await, Turn::Idle { log_seq: written });
+    assert_eq!(world.write(app).await, Turn::Idle { log_seq: written });
 }

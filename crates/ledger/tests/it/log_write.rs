@@ -2,8 +2,8 @@
 
 use allocation::{Op, Outcome};
 use ledger::{
-    AllocationState, Change, DeliveryOutcome, EffectState, Entry, Error, NewAllocation, NewEffect,
-    TransferState, WriteBatch,
+    AllocationState, Change, DeliveryOutcome, EffectState, Entry, Error, LogRow, NewAllocation,
+    NewEffect, TransferState, WriteBatch,
 };
 use serde_json::json;
 
@@ -402,4 +402,66 @@ async fn batches_larger_than_a_statement_are_whole() {
             .unwrap(),
         [(member("mA"), 11_000)]
     );
+}
+
+/// The entry that the ledger ends with comes with the row, unless the writer says that he knows it.
+#[tokio::test]
+async fn the_last_entry_comes_with_the_row() {
+    let setup = setup().await;
+    let begin = async |known| {
+        let begun = setup.ledger.begin_log_write_after(&setup.corp, known).await;
+        begun.unwrap().unwrap()
+    };
+    let mut write = begin(0).await;
+    assert_eq!(write.found(), None);
+    assert_eq!(write.last().await.unwrap(), None);
+    let op = Op::Note;
+    let outcome = Outcome::parse(&op, "0\u{1f}0").unwrap();
+    let entry = |seq| allocation::LogEntry {
+        seq,
+        at_ms: T0 + seq,
+        op: op.clone(),
+        outcome: outcome.clone(),
+        payload: Some("not kept".into()),
+    };
+    let entries = (1..=3).map(|seq| Entry::new(&entry(seq), vec![]));
+    let batch = WriteBatch {
+        generation: 2,
+        entries: entries.collect(),
+    };
+    write.commit(&batch).await.unwrap();
+    for known in [0, 2, 4] {
+        let mut write = begin(known).await;
+        let found = write.found().cloned();
+        assert_eq!(found, Some(LogRow::of(&entry(3), 2)));
+        assert_eq!(found, write.last().await.unwrap());
+        let row = found.unwrap();
+        assert!(row.is_of(&entry(3)));
+        // Another version wrote it in another form.
+        let result = format!("0{}", row.result);
+        assert!(
+            LogRow {
+                result,
+                ..row.clone()
+            }
+            .is_of(&entry(3))
+        );
+        for other in [
+            entry(2),
+            allocation::LogEntry {
+                at_ms: T0,
+                ..entry(3)
+            },
+            allocation::LogEntry {
+                op: Op::Rebuilt { generation: 2 },
+                ..entry(3)
+            },
+        ] {
+            assert!(!row.is_of(&other), "{other:?}");
+        }
+        write.release().await.unwrap();
+    }
+    let write = begin(3).await;
+    assert_eq!((write.found(), write.log_seq()), (None, 3));
+    write.release().await.unwrap();
 }

@@ -373,7 +373,7 @@ async fn the_log_is_read_waited_for_and_trimmed() {
     for _ in 0..10 {
         redis.note("", None).await.unwrap();
     }
-    redis.log_trim(7).await.unwrap();
+    redis.log_trim(8).await.unwrap();
     let seqs: Vec<u64> = redis
         .log_read(0, 100)
         .await
