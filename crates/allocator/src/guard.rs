@@ -2,9 +2,10 @@
 //! generation, and rebuilds it from snapshot and log. Any allocator may do it; the generation in the corp's row says
 //! whose rebuild counts, and a lease there keeps the others from beginning another one meanwhile.
 
+mod state;
+
 use std::{sync::Arc, time::Duration};
 
-use allocation::{Dump, model};
 use ledger::{Confirmed, Corp, RebuildLease, Snapshot};
 use metrics::{counter, gauge};
 use tokio_util::sync::CancellationToken;
@@ -20,8 +21,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a rebuilder is believed to be at work, and how often he says so.
 const LEASE_MS: u64 = 6_000;
 const RENEW_EVERY: Duration = Duration::from_secs(2);
-/// Log entries read at once while folding.
-const FOLD: u32 = 5_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -36,12 +35,42 @@ pub enum Error {
     Rest(#[source] writer::Error),
     #[error("log entry {seq} cannot be folded")]
     Fold { seq: u64, source: allocation::Error },
+    #[error("log entry {0} is missing in the ledger, which has later ones or says so")]
+    Missing(u64),
     #[error("snapshot {seq} cannot be read")]
     Snapshot { seq: u64, source: allocation::Error },
     #[error("a newer rebuild (generation {0}) goes on")]
     Superseded(u64),
     #[error("another allocator rebuilds")]
     Held,
+}
+
+impl Error {
+    /// The ledger's log is to blame: folding it again does not help.
+    fn is_of_the_log(&self) -> bool {
+        matches!(
+            self,
+            Error::Fold { .. } | Error::Missing(_) | Error::Snapshot { .. }
+        )
+    }
+}
+
+/// An error and what it came from, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+/// What a person may ask of a rebuild.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted {
+    /// Make the state of the ledger's rows, though its log could be folded.
+    pub from_rows: bool,
 }
 
 /// Looks and rebuilds until the program stops.
@@ -88,16 +117,21 @@ pub async fn look(app: &App, corp: &CorpApp) -> Result<u64, Error> {
     if whole {
         return Ok(row.log_seq);
     }
-    rebuild_seen(app, corp, Some(row.generation)).await
+    rebuild_seen(app, corp, Some(row.generation), Wanted::default()).await
 }
 
 /// Folds what the ledger has and writes it to Redis. Everybody is off afterwards, until his next heartbeat. A person asks
 /// for it: whoever else rebuilds is overtaken.
-pub async fn rebuild(app: &App, corp: &CorpApp) -> Result<u64, Error> {
-    rebuild_seen(app, corp, None).await
+pub async fn rebuild(app: &App, corp: &CorpApp, wanted: Wanted) -> Result<u64, Error> {
+    rebuild_seen(app, corp, None, wanted).await
 }
 
-async fn rebuild_seen(app: &App, corp: &CorpApp, seen: Option<u64>) -> Result<u64, Error> {
+async fn rebuild_seen(
+    app: &App,
+    corp: &CorpApp,
+    seen: Option<u64>,
+    wanted: Wanted,
+) -> Result<u64, Error> {
     let corps = app.ledger.corps();
     let row = corps
         .begin_rebuild(&corp.id, &lease(app), seen)
@@ -105,7 +139,7 @@ async fn rebuild_seen(app: &App, corp: &CorpApp, seen: Option<u64>) -> Result<u6
         .ok_or(Error::Held)?;
     let generation = row.generation;
     let done = tokio::select! {
-        done = write_anew(app, corp, row) => done,
+        done = write_anew(app, corp, row, wanted) => done,
         () = overtaken(app, corp, generation) => Err(Error::Superseded(generation + 1)),
     };
     if let Err(error) = corps.end_rebuild(&corp.id, &app.instance, generation).await {
@@ -138,7 +172,7 @@ async fn overtaken(app: &App, corp: &CorpApp, generation: u64) {
     }
 }
 
-async fn write_anew(app: &App, corp: &CorpApp, row: Corp) -> Result<u64, Error> {
+async fn write_anew(app: &App, corp: &CorpApp, row: Corp, wanted: Wanted) -> Result<u64, Error> {
     let generation = row.generation;
     tracing::warn!(corp = %corp.id, generation, log_seq = row.log_seq, "rebuilding the corp's state");
     counter!("paidan_rebuilds_total", "corp" => corp.id.to_string()).increment(1);
@@ -147,9 +181,12 @@ async fn write_anew(app: &App, corp: &CorpApp, row: Corp) -> Result<u64, Error> 
         .await
         .map_err(stale(generation))?;
     drain(app, corp).await?;
-    let (mut state, snapshot_seq) = start(app, corp).await?;
+    let mut state = if wanted.from_rows {
+        state::of_rows(app, corp, generation).await?
+    } else {
+        state::made(app, corp, generation).await?
+    };
     loop {
-        fold_rest(app, corp, &mut state, snapshot_seq).await?;
         match app
             .ledger
             .corps()
@@ -157,7 +194,9 @@ async fn write_anew(app: &App, corp: &CorpApp, row: Corp) -> Result<u64, Error> 
             .await?
         {
             Confirmed::Yes => break,
-            Confirmed::ReadOn { .. } => {}
+            Confirmed::ReadOn { .. } => {
+                state = state::made_on(app, corp, generation, state).await?;
+            }
             Confirmed::Superseded { generation } => return Err(Error::Superseded(generation)),
         }
     }
@@ -192,45 +231,6 @@ async fn drain(app: &App, corp: &CorpApp) -> Result<(), Error> {
                 return Ok(());
             }
             Err(error) => return Err(Error::Rest(error)),
-        }
-    }
-}
-
-async fn start(app: &App, corp: &CorpApp) -> Result<(model::Corp, u64), Error> {
-    match app.ledger.corps().latest_snapshot(&corp.id).await? {
-        None => Ok((model::Corp::new(), 0)),
-        Some(Snapshot { seq, dump }) => {
-            let read = || model::Corp::from_dump(&Dump::from_json(&dump)?);
-            Ok((
-                read().map_err(|source| Error::Snapshot { seq, source })?,
-                seq,
-            ))
-        }
-    }
-}
-
-async fn fold_rest(
-    app: &App,
-    corp: &CorpApp,
-    state: &mut model::Corp,
-    from: u64,
-) -> Result<(), Error> {
-    let mut after = state.seq().max(from);
-    loop {
-        let rows = app.ledger.corps().read_log(&corp.id, after, FOLD).await?;
-        let Some(last) = rows.last() else {
-            return Ok(());
-        };
-        after = last.seq;
-        for row in &rows {
-            let entry = row.parse().map_err(|source| Error::Fold {
-                seq: row.seq,
-                source,
-            })?;
-            state.fold(&entry).map_err(|source| Error::Fold {
-                seq: row.seq,
-                source,
-            })?;
         }
     }
 }
@@ -283,8 +283,12 @@ async fn snapshot(
         return Ok(());
     }
     // Another allocator may have been faster.
-    let (mut state, from) = start(app, corp).await?;
-    fold_rest(app, corp, &mut state, from).await?;
+    let folded = state::folded(app, corp).await;
+    if folded.as_ref().is_err_and(Error::is_of_the_log) {
+        // Not at every look: it is the whole log since the last snapshot.
+        *last = Some(log_seq);
+    }
+    let (state, from) = folded?;
     let seq = state.seq();
     if seq > from {
         let dump = state.dump().to_json();

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, path::PathBuf, process::ExitCode};
 
-use allocator::{commands, config::Config};
+use allocator::{commands, config::Config, guard};
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,6 +37,10 @@ enum Command {
     Rebuild {
         #[arg(long)]
         corp: Option<String>,
+        /// Make the state of the ledger's rows (who has whom, who waits, pools, members), not of its log: for a log that
+        /// folds to what is not so. A log that cannot be folded is passed over without this.
+        #[arg(long)]
+        from_rows: bool,
     },
     /// Check stores, secrets, WeCom and the callback address, and say how to mend what is wrong.
     Doctor {
@@ -118,7 +122,10 @@ async fn run(
     match command {
         Command::Serve => commands::serve(config, env, until_signal()?).await,
         Command::Migrate => commands::migrate(config, env).await,
-        Command::Rebuild { corp } => commands::rebuild(config, env, corp).await,
+        Command::Rebuild { corp, from_rows } => {
+            let how = guard::Wanted { from_rows };
+            commands::rebuild(config, env, corp, how).await
+        }
         Command::Doctor { callback, json } => {
             commands::doctor::run(config, env, callback, json).await
         }

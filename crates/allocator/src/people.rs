@@ -261,7 +261,7 @@ pub async fn tell_pool(app: &App, corp: &CorpApp, id: &PoolId) -> Result<(), Err
     }
 }
 
-fn config(pool: Pool) -> Result<PoolConfig, allocation::Error> {
+pub(crate) fn config(pool: Pool) -> Result<PoolConfig, allocation::Error> {
     let members = pool
         .members
         .into_iter()

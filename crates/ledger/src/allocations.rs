@@ -2,6 +2,7 @@
 
 mod about;
 mod list;
+mod standing;
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,6 +18,7 @@ use crate::row::Columns;
 use crate::times::at;
 
 pub use list::AllocationFilter;
+pub use standing::Standing;
 
 #[derive(Debug, Clone)]
 pub struct Allocations {

@@ -281,6 +281,29 @@ impl Corps {
         work.commit().await
     }
 
+    /// A state for the folds to come that was not folded itself, in the place of the one of that entry. A rebuilder that
+    /// was overtaken leaves it to the newer one.
+    pub async fn replace_snapshot(
+        &self,
+        corp: &CorpId,
+        generation: u64,
+        snapshot: &Snapshot,
+    ) -> Result<(), Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "INSERT INTO snapshots (corp_id, seq, dump)
+                 SELECT $1, $2, $3 FROM corps WHERE corp_id = $1 AND log_seq >= $2 AND generation = $4
+                 ON CONFLICT (corp_id, seq) DO UPDATE SET dump = excluded.dump",
+            )
+            .bind(corp.as_str())
+            .bind(signed(snapshot.seq))
+            .bind(snapshot.dump.clone())
+            .bind(signed(generation));
+        work.execute(query).await?;
+        work.end().await
+    }
+
     pub async fn latest_snapshot(&self, corp: &CorpId) -> Result<Option<Snapshot>, Error> {
         let mut work = self.db.single().await?;
         let query = work

@@ -36,7 +36,8 @@ mod times;
 mod transfers;
 
 pub use allocations::{
-    Allocation, AllocationFilter, AllocationState, Allocations, Place, Unsettled, UnsettledPage,
+    Allocation, AllocationFilter, AllocationState, Allocations, Place, Standing, Unsettled,
+    UnsettledPage,
 };
 pub use api_keys::{ApiKey, ApiKeys, Role};
 pub use audit::{Audit, AuditFilter, AuditRecord, Trail};

@@ -15,6 +15,7 @@ mod pick;
 mod pool;
 mod presence;
 mod reassign;
+mod rows;
 mod settle;
 #[cfg(test)]
 mod tests;
@@ -118,15 +119,7 @@ impl Corp {
 
     /// Does one operation. Always counts as one entry of the log.
     pub fn apply(&mut self, op: &Op, now_ms: u64) -> Outcome {
-        let mut call = Call {
-            corp: self,
-            now_ms,
-            ends_left: MAX_LEASE_ENDS,
-            wake_left: MAX_WAKE,
-            touched: Vec::new(),
-            woken: Vec::new(),
-            seen: BTreeSet::new(),
-        };
+        let mut call = Call::new(self, now_ms);
         let answer = call.run(op);
         let outcome = call.outcome(answer);
         self.seq += 1;
@@ -174,6 +167,20 @@ impl Corp {
     fn turn(&mut self) -> u64 {
         self.turn += 1;
         self.turn
+    }
+}
+
+impl<'a> Call<'a> {
+    fn new(corp: &'a mut Corp, now_ms: u64) -> Self {
+        Self {
+            corp,
+            now_ms,
+            ends_left: MAX_LEASE_ENDS,
+            wake_left: MAX_WAKE,
+            touched: Vec::new(),
+            woken: Vec::new(),
+            seen: BTreeSet::new(),
+        }
     }
 }
 

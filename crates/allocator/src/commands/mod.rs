@@ -60,6 +60,7 @@ pub async fn rebuild(
     config: Config,
     env: HashMap<String, String>,
     corp: Option<String>,
+    how: guard::Wanted,
 ) -> anyhow::Result<ExitCode> {
     let app = App::connect(config, &env, clock::system()).await?;
     let wanted = corp.map(CorpId::new).transpose().context("--corp")?;
@@ -73,7 +74,7 @@ pub async fn rebuild(
         .iter()
         .filter(|(id, _)| wanted.as_ref().is_none_or(|wanted| wanted == *id))
     {
-        let seq = guard::rebuild(&app, corp)
+        let seq = guard::rebuild(&app, corp, how)
             .await
             .with_context(|| format!("corp {id}"))?;
         writeln!(std::io::stdout(), "{id}: rebuilt, the log stands at {seq}")?;

@@ -18,6 +18,7 @@ use reqwest::{Method, StatusCode, header::HeaderMap};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use test_postgres::Database;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -28,6 +29,7 @@ pub(crate) struct World {
     config: Config,
     env: HashMap<String, String>,
     stop: CancellationToken,
+    writer: Option<JoinHandle<()>>,
 }
 
 /// One allocator.
@@ -97,18 +99,27 @@ impl World {
             config,
             env,
             stop,
+            writer: None,
         };
         for _ in 0..n_nodes {
             world.start().await;
         }
         let node = &world.nodes[0];
         guard::look(&node.app, node.corp()).await.unwrap();
-        tokio::spawn(writer::run(
+        world.writer = Some(tokio::spawn(writer::run(
             Arc::clone(&node.app),
             Arc::clone(node.corp()),
             world.stop.clone(),
-        ));
+        )));
         world
+    }
+
+    /// Nobody writes the log any more.
+    pub(crate) async fn end_writer(&mut self) {
+        self.stop.cancel();
+        if let Some(writer) = self.writer.take() {
+            writer.await.unwrap();
+        }
     }
 
     /// What one more process shares among its parts; nothing of it runs.

@@ -1,7 +1,7 @@
 //! Rebuilds: what Redis still has reaches the ledger first.
 
-use allocator::guard;
-use serde_json::json;
+use allocator::guard::{self, Wanted};
+use serde_json::{Value, json};
 
 use crate::api_support::{Console, Options, World};
 
@@ -11,11 +11,11 @@ async fn quiet_world() -> (World, Console) {
         config: "[roster]\nwriter_batch = 1".to_owned(),
         ..Options::default()
     };
-    let world = World::with(1, options).await;
+    let mut world = World::with(1, options).await;
     let console = world.operator().await;
     world.pool(&console, "p1", &[("zhangsan", 1.0)]).await;
     world.written().await;
-    world.stop().cancel();
+    world.end_writer().await;
     (world, console)
 }
 
@@ -40,7 +40,7 @@ async fn a_log_that_cannot_be_written_now_is_not_wiped() {
         )
         .await;
     let answered = console.ask("p1", "wmC1").await;
-    let refused = guard::rebuild(app, corp).await;
+    let refused = guard::rebuild(app, corp, Wanted::default()).await;
     assert!(matches!(refused, Err(guard::Error::Rest(_))), "{refused:?}");
     world.sql("DROP TRIGGER refuse ON log").await;
     guard::look(app, corp).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_conflict_in_the_rest_of_the_log_does_not_end_it() {
     let (world, console) = quiet_world().await;
     let (app, corp) = (world.app(), world.corp_app());
     let held = console.ask("p1", "wmC0").await;
-    guard::rebuild(app, corp).await.unwrap();
+    guard::rebuild(app, corp, Wanted::default()).await.unwrap();
     let id = held["allocation_id"].as_str().unwrap();
     console
         .post(
@@ -64,7 +64,7 @@ async fn a_conflict_in_the_rest_of_the_log_does_not_end_it() {
         )
         .await
         .ok();
-    guard::rebuild(app, corp).await.unwrap();
+    guard::rebuild(app, corp, Wanted::default()).await.unwrap();
     // The ledger alone has it open.
     world
         .sql("UPDATE allocations SET closed_at = NULL, close_reason = NULL")
@@ -75,7 +75,7 @@ async fn a_conflict_in_the_rest_of_the_log_does_not_end_it() {
     for n in 1..=page {
         console.ask("p1", &format!("wmC{n}")).await;
     }
-    guard::rebuild(app, corp).await.unwrap();
+    guard::rebuild(app, corp, Wanted::default()).await.unwrap();
     let rows = console.all("/allocations").await;
     assert_eq!(rows.len(), page + 2);
     assert_eq!(
@@ -114,4 +114,91 @@ async fn one_of_several_rebuilds() {
     let corp = world.corp_app();
     let open = corp.roster.status().await.unwrap().generation;
     assert_eq!(open, Some(after.generation));
+}
+
+/// Somebody has a customer, somebody waits, one was moved; and nobody writes the log.
+async fn peopled_world() -> (World, Console) {
+    let (world, console) = quiet_world().await;
+    let cap = console.put("/members/zhangsan", json!({"cap": 2})).await;
+    cap.ok();
+    for customer in ["wmC1", "wmC2", "wmC3", "wmC4"] {
+        console.ask("p1", customer).await;
+    }
+    guard::rebuild(world.app(), world.corp_app(), Wanted::default())
+        .await
+        .unwrap();
+    console.on(&["zhangsan"]).await;
+    (world, console)
+}
+
+impl World {
+    /// Redis and ledger agree, and whoever waits is served in the order of arrival.
+    async fn goes_on(&self, console: &Console, before: &[Value]) {
+        console.on(&["zhangsan"]).await;
+        let state = |row: &Value| {
+            (
+                row["id"].clone(),
+                row["state"].clone(),
+                row["member"].clone(),
+            )
+        };
+        let rows = console.all("/allocations").await;
+        let same = rows.iter().map(state).eq(before.iter().map(state));
+        assert!(same, "{rows:?}\n{before:?}");
+        let of = |customer: usize| before[before.len() - customer]["id"].as_str().unwrap();
+        let close = format!("/allocations/{}/close", of(1));
+        console.post(&close, json!({"reason": "test"})).await.ok();
+        guard::rebuild(self.app(), self.corp_app(), Wanted::default())
+            .await
+            .unwrap();
+        let third = console.get(&format!("/allocations/{}", of(3))).await.ok();
+        let fourth = console.get(&format!("/allocations/{}", of(4))).await.ok();
+        assert_eq!(third["state"], "open", "{third}");
+        assert_eq!(fourth["state"], "waiting", "{fourth}");
+        let (app, corp) = (self.app(), self.corp_app());
+        let load = app.ledger.allocations().open_by_member(&corp.id).await;
+        let load = load.unwrap();
+        let views = corp.roster.members(&[load[0].0.clone()]).await.unwrap();
+        assert_eq!((load[0].1, views[0].load, views[0].cap), (2, 2, Some(2)));
+    }
+}
+
+/// A log that cannot be folded, wherever it is damaged, keeps no corp closed: the ledger's rows say who has whom, and the
+/// fold after that begins with what they gave.
+#[tokio::test]
+async fn a_log_that_cannot_be_folded_gives_way_to_the_rows() {
+    for damage in [
+        "UPDATE log SET op = 'decide.99' WHERE op = 'decide.1'",
+        "UPDATE log SET result = '0' WHERE op = 'presence.1'",
+        "DELETE FROM log WHERE seq = 4",
+        "DELETE FROM log WHERE seq > (SELECT log_seq - 2 FROM corps)",
+        "INSERT INTO snapshots (corp_id, seq, dump) SELECT corp_id, log_seq, 'x' FROM corps",
+    ] {
+        let (world, console) = peopled_world().await;
+        let (app, corp) = (world.app(), world.corp_app());
+        let before = console.all("/allocations").await;
+        assert_eq!(before.len(), 4);
+        world.sql(damage).await;
+        guard::rebuild(app, corp, Wanted::default())
+            .await
+            .unwrap_or_else(|error| panic!("{damage}: {error}"));
+        let snapshot = app.ledger.corps().latest_snapshot(&corp.id).await;
+        let snapshot = snapshot.unwrap();
+        assert!(snapshot.is_some(), "{damage}");
+        world.goes_on(&console, &before).await;
+        let after = app.ledger.corps().latest_snapshot(&corp.id).await;
+        assert_eq!(after.unwrap(), snapshot, "{damage}");
+    }
+}
+
+/// A person may want it so.
+#[tokio::test]
+async fn a_state_is_made_of_rows_when_asked_for() {
+    let (world, console) = peopled_world().await;
+    let before = console.all("/allocations").await;
+    let wanted = Wanted { from_rows: true };
+    guard::rebuild(world.app(), world.corp_app(), wanted)
+        .await
+        .unwrap();
+    world.goes_on(&console, &before).await;
 }

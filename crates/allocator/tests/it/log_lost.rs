@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Duration};
 use allocator::{
     api,
     app::App,
-    clock, guard,
+    clock,
+    guard::{self, Wanted},
     writer::{self, Instead, Turn},
 };
 use serde_json::Value;
@@ -14,14 +15,14 @@ use crate::api_support::{Console, World, answer, serve};
 
 /// A pool, customers whom the ledger has, and nobody who writes the log.
 async fn quiet_world(customers: usize) -> (World, Console) {
-    let world = World::new().await;
+    let mut world = World::new().await;
     let console = world.operator().await;
     world.pool(&console, "p1", &[("zhangsan", 1.0)]).await;
     for n in 0..customers {
         console.ask("p1", &format!("wmC{n}")).await;
     }
     world.written().await;
-    world.stop().cancel();
+    world.end_writer().await;
     (world, console)
 }
 
@@ -226,7 +227,7 @@ async fn a_log_begins_with_the_rebuild_that_the_ledger_opened() {
     let (app, corp) = (world.app(), world.corp_app());
     let other = world.process(clock::system()).await;
     let written = world.log_seq().await;
-    guard::rebuild(app, corp).await.unwrap();
+    guard::rebuild(app, corp, Wanted::default()).await.unwrap();
     assert_eq!(world.log_seq().await, written);
     world
         .sql("UPDATE corps SET generation = generation + 1, opened_generation = opened_generation + 1")

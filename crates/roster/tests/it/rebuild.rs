@@ -307,6 +307,61 @@ async fn keys_of_others_survive_a_rebuild() {
     assert_eq!(names, ["corp"]);
 }
 
+/// A state that was made of rows has the loads, the open allocations and the order of those who wait, and Lua and model
+/// go on from it alike.
+#[tokio::test]
+async fn a_state_made_of_rows_goes_on() {
+    let twin = busy_twin().await;
+    let (seq, at_ms) = (twin.model.seq(), twin.model.at_ms());
+    let members = twin.model.members().map(|view| allocation::SetMember {
+        member: view.member,
+        cap: view.cap,
+        blocked: view.blocked,
+    });
+    let pools = vec![
+        config("g", 1, FAIR, &[("ma", "1"), ("mb", "2")]),
+        config("l", 1, Strategy::LeastLoad, &[("mb", "1"), ("mc", "1")]),
+    ];
+    // As the ledger has them: in the order of the decisions.
+    let mut open: Vec<_> = twin.model.allocations().collect();
+    open.sort_by_key(|view| (0..12).find(|i| subject(&format!("c{i}")) == view.subject));
+    let made = Corp::from_rows(seq, at_ms, members.collect(), pools, open);
+    assert_eq!(made.problems(), Vec::<String>::new());
+    assert_eq!((made.seq(), made.at_ms()), (seq, at_ms));
+    assert!(made.allocations().eq(twin.model.allocations()));
+    let off = |mut view: allocation::model::MemberView| {
+        (view.lease_until_ms, view.eligible) = (0, false);
+        view
+    };
+    assert!(made.members().eq(twin.model.members().map(off)));
+    for name in ["g", "l"] {
+        assert_eq!(made.waiting(&pool(name)), twin.model.waiting(&pool(name)));
+    }
+    assert_same(&Corp::from_dump(&made.dump()).unwrap().dump(), &made.dump());
+
+    twin.redis.begin_rebuild(2).await.unwrap();
+    let now = twin.now;
+    twin.redis
+        .finish_rebuild(made.clone(), 2, Some(now))
+        .await
+        .unwrap();
+    let mut twin = Twin {
+        model: made,
+        ..twin
+    };
+    twin.model.apply(&Op::Rebuilt { generation: 2 }, now);
+    twin.compare().await;
+    twin.on(&["ma", "mb", "mc"]).await;
+    let Decision::Already { .. } = twin.ask("g", "c1").await else {
+        panic!("c1 has somebody");
+    };
+    for i in 0..12 {
+        twin.close(&format!("c{i}")).await;
+        twin.ask("g", &format!("d{i}")).await;
+        twin.compare().await;
+    }
+}
+
 /// Large sorted sets and many keys go through in several calls.
 #[tokio::test]
 async fn a_large_state_is_restored_byte_for_byte() {

@@ -1,0 +1,51 @@
+//! A state made of what is known of members, pools and open allocations, for a log that cannot be folded.
+
+use super::{AllocationView, Call, Corp, Open};
+use crate::op::{Op, SetMember};
+use crate::pool::PoolConfig;
+
+impl Corp {
+    /// The state after log entry `seq`, as far as that can be known: loads, caps, blocks, waiting lists and open
+    /// allocations are right. Nobody is on, nobody is owed anything, and no request is remembered. `open` is in the
+    /// order in which it was decided: who waits keeps his place.
+    pub fn from_rows(
+        seq: u64,
+        at_ms: u64,
+        members: Vec<SetMember>,
+        pools: Vec<PoolConfig>,
+        open: Vec<AllocationView>,
+    ) -> Self {
+        let mut corp = Self::new();
+        let members = members.into_iter().map(Op::SetMember);
+        for op in members.chain(pools.into_iter().map(Op::SetPool)) {
+            corp.apply(&op, at_ms);
+        }
+        let mut call = Call::new(&mut corp, at_ms);
+        for view in open {
+            call.stand(view);
+        }
+        (corp.seq, corp.at_ms) = (seq, at_ms);
+        corp
+    }
+}
+
+impl Call<'_> {
+    fn stand(&mut self, view: AllocationView) {
+        match &view.member {
+            Some(member) => {
+                self.create(member);
+                self.assign(member);
+            }
+            None => self.wait(&view.pool, view.subject),
+        }
+        let list = self.corp.opens.entry(view.subject).or_default();
+        list.push(Open {
+            id: view.allocation,
+            pool: view.pool,
+            member: view.member,
+            holder: view.holder,
+            epoch: view.epoch,
+            settled: view.settled,
+        });
+    }
+}

@@ -1,0 +1,46 @@
+//! Everything that stands after one log entry: what a state can be made of when the log cannot be folded.
+
+use super::*;
+
+/// What is open or waiting, in the order in which it was decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// After this entry, and its time.
+    pub log_seq: u64,
+    pub at_ms: u64,
+    pub open: Vec<Allocation>,
+}
+
+impl Allocations {
+    /// Waits for the log's writer and keeps the next one out meanwhile, so that the rows are those of one entry. None:
+    /// the corp was never heard of.
+    pub async fn standing(&self, corp: &CorpId) -> Result<Option<Standing>, Error> {
+        let mut work = self.db.long_transaction().await?;
+        let query = work
+            .query(
+                "SELECT log_seq, coalesce((SELECT at_ms FROM log AS l WHERE l.corp_id = $1 ORDER BY seq DESC LIMIT 1), 0)
+                    AS at_ms
+                 FROM corps WHERE corp_id = $1 FOR UPDATE",
+            )
+            .bind(corp.as_str());
+        let Some(row) = work.fetch_optional(query).await? else {
+            work.roll_back().await?;
+            return Ok(None);
+        };
+        let (log_seq, at_ms) = (row.number("log_seq")?, row.number("at_ms")?);
+        let query = work
+            .query_once(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM allocations AS a WHERE a.corp_id = $1 AND a.closed_at IS NULL ORDER BY a.decided_seq, a.id"
+            ))
+            .bind(corp.as_str());
+        let open = read_all(&work.fetch_all(query).await?)?;
+        work.roll_back().await?;
+        Ok(Some(Standing {
+            log_seq,
+            at_ms,
+            open,
+        }))
+    }
+}
