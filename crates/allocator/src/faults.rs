@@ -42,3 +42,14 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// An error and what it came from, in one line.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -6,6 +6,7 @@ mod state;
 
 use std::{sync::Arc, time::Duration};
 
+use allocation::CorpId;
 use ledger::{Confirmed, Corp, RebuildLease, Snapshot};
 use metrics::{counter, gauge};
 use tokio_util::sync::CancellationToken;
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::{App, CorpApp},
     backoff::Backoff,
+    faults::{Part, with_causes},
     writer,
 };
 
@@ -46,6 +48,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// What only a person can end, and how.
+    fn told(&self, corp: &CorpId) -> Option<String> {
+        match self {
+            Error::Rest(error) if error.is_of_the_data() => Some(error.told(corp)),
+            Error::Ledger(error) if error.is_of_the_data() => Some(with_causes(self)),
+            _ => None,
+        }
+    }
+
     /// The ledger's log is to blame: folding it again does not help.
     fn is_of_the_log(&self) -> bool {
         matches!(
@@ -55,22 +66,13 @@ impl Error {
     }
 }
 
-/// An error and what it came from, in one line.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 /// What a person may ask of a rebuild.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted {
     /// Make the state of the ledger's rows, though its log could be folded.
     pub from_rows: bool,
+    /// Give up what Redis still has of the log, from the first entry on that cannot be written to the ledger.
+    pub drop_rest: bool,
 }
 
 /// Looks and rebuilds until the program stops.
@@ -81,6 +83,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
         match look(&app, &corp).await {
             Ok(log_seq) => {
                 backoff.reset();
+                corp.faults.clear(Part::Rebuild);
                 gauge!("paidan_corp_ready", "corp" => corp.id.to_string()).set(1.0);
                 if let Err(error) = snapshot(&app, &corp, log_seq, &mut snapshot_seq).await {
                     tracing::warn!(corp = %corp.id, error = %error, "no snapshot was made");
@@ -98,7 +101,10 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
             }
             Err(error) => {
                 gauge!("paidan_corp_ready", "corp" => corp.id.to_string()).set(0.0);
-                tracing::warn!(corp = %corp.id, error = %error, "the corp is closed or cannot be checked");
+                if let Some(problem) = error.told(&corp.id) {
+                    corp.faults.set(Part::Rebuild, problem);
+                }
+                tracing::warn!(corp = %corp.id, error = %with_causes(&error), "the corp is closed or cannot be checked");
                 backoff.wait(&stop).await;
             }
         }
@@ -180,7 +186,7 @@ async fn write_anew(app: &App, corp: &CorpApp, row: Corp, wanted: Wanted) -> Res
         .begin_rebuild(generation)
         .await
         .map_err(stale(generation))?;
-    drain(app, corp).await?;
+    drain(app, corp, wanted).await?;
     let mut state = if wanted.from_rows {
         state::of_rows(app, corp, generation).await?
     } else {
@@ -219,8 +225,9 @@ fn stale(generation: u64) -> impl Fn(roster::Error) -> Error {
 }
 
 /// What Redis still has of the log goes to the ledger first: its decisions were answered. Only a log that does not go on
-/// where the ledger ends is given up, as that is what a rebuild is for; after any other failure the rebuild begins again.
-async fn drain(app: &App, corp: &CorpApp) -> Result<(), Error> {
+/// where the ledger ends is given up, as that is what a rebuild is for, and what a person told us to give up; after any
+/// other failure the rebuild begins again.
+async fn drain(app: &App, corp: &CorpApp, wanted: Wanted) -> Result<(), Error> {
     loop {
         match writer::turn(app, corp).await {
             Ok(writer::Turn::Wrote(_)) => {}
@@ -228,6 +235,12 @@ async fn drain(app: &App, corp: &CorpApp) -> Result<(), Error> {
             Ok(writer::Turn::Idle { .. }) => return Ok(()),
             Err(error @ writer::Error::Lost { .. }) => {
                 tracing::warn!(corp = %corp.id, error = %error, "the rest of the log is lost");
+                return Ok(());
+            }
+            // One that waits for its minute is not lost.
+            Err(error @ writer::Error::Payload { .. }) => return Err(Error::Rest(error)),
+            Err(error) if wanted.drop_rest && error.is_of_the_data() => {
+                tracing::error!(corp = %corp.id, error = %with_causes(&error), "the rest of the log is given up, as was asked for");
                 return Ok(());
             }
             Err(error) => return Err(Error::Rest(error)),

@@ -41,6 +41,10 @@ enum Command {
         /// folds to what is not so. A log that cannot be folded is passed over without this.
         #[arg(long)]
         from_rows: bool,
+        /// Give up what Redis still has of the log, from the first entry on that the ledger cannot take: for an entry that
+        /// no version can read. `/readyz` and the log name it. What is lost is what was decided since.
+        #[arg(long)]
+        drop_rest: bool,
     },
     /// Check stores, secrets, WeCom and the callback address, and say how to mend what is wrong.
     Doctor {
@@ -122,8 +126,15 @@ async fn run(
     match command {
         Command::Serve => commands::serve(config, env, until_signal()?).await,
         Command::Migrate => commands::migrate(config, env).await,
-        Command::Rebuild { corp, from_rows } => {
-            let how = guard::Wanted { from_rows };
+        Command::Rebuild {
+            corp,
+            from_rows,
+            drop_rest,
+        } => {
+            let how = guard::Wanted {
+                from_rows,
+                drop_rest,
+            };
             commands::rebuild(config, env, corp, how).await
         }
         Command::Doctor { callback, json } => {

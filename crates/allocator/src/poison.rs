@@ -69,7 +69,9 @@ impl Blame for decide::Error {
         match self {
             decide::Error::Inbox(error) => inbox_blames(error),
             decide::Error::Roster(error) => match error {
-                roster::Error::TooMany | roster::Error::Answer(_) => true,
+                roster::Error::TooMany | roster::Error::Entry { .. } | roster::Error::Answer(_) => {
+                    true
+                }
                 roster::Error::Redis(error) => refused(error),
                 roster::Error::NotReady | roster::Error::Stale => false,
             },

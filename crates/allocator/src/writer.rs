@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
-use allocation::LogEntry;
-use ledger::{Entry, LogRow, LogWrite, WriteBatch, Written};
+use allocation::{CorpId, LogEntry};
+use ledger::{Entry, LogRow, WriteBatch, Written};
 use metrics::{counter, gauge};
 use roster::LogReader;
 use tokio_util::sync::CancellationToken;
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::{App, CorpApp, Redis},
     backoff::{Backoff, sleep},
-    faults::Part,
+    faults::{Part, with_causes},
     lost,
     payload::Payload,
     reception::rules,
@@ -26,6 +26,8 @@ pub use next::Instead;
 
 /// How long an idle writer waits for the log before it looks again.
 const IDLE: Duration = Duration::from_secs(1);
+/// How long an entry whose payload we cannot read is left to other processes, which may be newer.
+const PAYLOAD_MS: u64 = 60_000;
 /// How long to leave the row to the writer that holds it.
 const TAKEN: Duration = Duration::from_millis(25);
 
@@ -40,7 +42,7 @@ pub enum Error {
     /// Redis lost a part of the log, or all of it: the corp must be rebuilt.
     #[error("the log does not go on after entry {written}, where the ledger ends: {instead}")]
     Lost { written: u64, instead: Instead },
-    #[error("payload of log entry {seq}")]
+    #[error("the payload of log entry {seq} cannot be read")]
     Payload { seq: u64, source: serde_json::Error },
 }
 
@@ -50,7 +52,23 @@ impl Error {
         match self {
             Error::Lost { .. } | Error::Payload { .. } => true,
             Error::Ledger(error) => error.is_of_the_data(),
-            Error::Roster(_) | Error::Inbox(_) => false,
+            Error::Roster(error) => matches!(error, roster::Error::Entry { .. }),
+            Error::Inbox(_) => false,
+        }
+    }
+
+    /// For a person: what it is, and the way out if there is none without him.
+    pub(crate) fn told(&self, corp: &CorpId) -> String {
+        match self {
+            // It is rebuilt by itself.
+            Error::Lost { .. } => self.to_string(),
+            Error::Payload { .. } => {
+                format!("{self}: it is written without it when it is a minute old")
+            }
+            _ => format!(
+                "{}; `allocator rebuild --corp {corp} --drop-rest` goes on without what was logged from there on",
+                with_causes(self)
+            ),
         }
     }
 }
@@ -120,7 +138,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                     corp.not_ready.notify_one();
                 }
                 if error.is_of_the_data() {
-                    corp.faults.set(Part::Log, error.to_string());
+                    corp.faults.set(Part::Log, error.told(&corp.id));
                 }
                 tracing::warn!(corp = %corp.id, error = %error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "the log was not written");
                 backoff.wait(&stop).await;
@@ -159,15 +177,33 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
             return Err(error);
         }
     };
-    let Some(last) = next.entries.last() else {
+    if next.entries.is_empty() {
         write.release().await?;
         if let Some(row) = next.last.filter(|row| known.as_ref() != Some(row)) {
             corp.last_written.set(row);
         }
         return Ok(Turn::Idle { log_seq });
+    }
+    let entries = match changes(app, corp, &next.entries) {
+        Ok(entries) => entries,
+        Err(error) => {
+            write.release().await?;
+            return Err(error);
+        }
     };
-    let written = commit(corp, write, next.generation, &next.entries).await?;
-    corp.last_written.set(LogRow::of(last, next.generation));
+    let last = entries
+        .len()
+        .checked_sub(1)
+        .and_then(|at| next.entries.get(at));
+    let row = last.map(|last| LogRow::of(last, next.generation));
+    let batch = WriteBatch {
+        generation: next.generation,
+        entries,
+    };
+    let written = write.commit(&batch).await?;
+    if let Some(row) = row {
+        corp.last_written.set(row);
+    }
     counter!("paidan_log_entries_written_total", "corp" => corp.id.to_string())
         .increment(written.entries as u64);
     gauge!("paidan_log_written_seq", "corp" => corp.id.to_string()).set(written.log_seq as f64);
@@ -178,30 +214,32 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
     Ok(Turn::Wrote(written.entries))
 }
 
-async fn commit(
-    corp: &CorpApp,
-    write: LogWrite,
-    generation: u64,
-    entries: &[LogEntry],
-) -> Result<Written, Error> {
+/// What the entries lead to, up to one whose payload cannot be read; it is an error once it is the first.
+fn changes(app: &App, corp: &CorpApp, entries: &[LogEntry]) -> Result<Vec<Entry>, Error> {
     let routes = corp.routes();
-    let entries = entries
-        .iter()
-        .map(|entry| {
-            let payload =
-                Payload::read(entry.payload.as_deref()).map_err(|source| Error::Payload {
-                    seq: entry.seq,
-                    source,
-                })?;
-            Ok(Entry::new(entry, rules::changes(entry, &payload, &routes)))
-        })
-        .collect::<Result<Vec<_>, Error>>()?;
-    Ok(write
-        .commit(&WriteBatch {
-            generation,
-            entries,
-        })
-        .await?)
+    let mut all = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match payload(app, corp, entry) {
+            Ok(payload) => all.push(Entry::new(entry, rules::changes(entry, &payload, &routes))),
+            Err(error) if all.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(all)
+}
+
+/// The rules do not need the payload, so one that nobody could read in time holds up nothing: decision and load are
+/// written, and the deliveries behind the entry stay without an outcome, as those that may be replayed.
+fn payload(app: &App, corp: &CorpApp, entry: &LogEntry) -> Result<Payload, Error> {
+    Payload::read(entry.payload.as_deref()).or_else(|source| {
+        if app.now_ms() < entry.at_ms.saturating_add(PAYLOAD_MS) {
+            let seq = entry.seq;
+            return Err(Error::Payload { seq, source });
+        }
+        counter!("paidan_log_payloads_unreadable_total", "corp" => corp.id.to_string()).increment(1);
+        tracing::error!(corp = %corp.id, seq = entry.seq, op = entry.op.name(), "a log entry is written without its payload, which cannot be read: its deliveries have no outcome and can be replayed");
+        Ok(Payload::default())
+    })
 }
 
 /// The ledger had an open row already: it stands, and the newer allocation ends in Redis. So does one that is the echo

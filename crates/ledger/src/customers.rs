@@ -15,9 +15,11 @@ use crate::text::{clean, clean_option};
 use crate::times::at;
 
 /// $1 corp, then ids, subjects, kinds and outside ids. Who was deleted and comes again is known again.
-pub(crate) const UPSERT: &str = "INSERT INTO customers AS c (corp_id, id, subject, kind, external_id)
+pub(crate) const UPSERT: &str =
+    "INSERT INTO customers AS c (corp_id, id, subject, kind, external_id)
     SELECT $1, * FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[])
-    ON CONFLICT (corp_id, subject) DO UPDATE SET external_id = excluded.external_id, deleted_at = NULL
+    ON CONFLICT (corp_id, subject) DO UPDATE
+    SET kind = excluded.kind, external_id = excluded.external_id, deleted_at = NULL
     WHERE c.external_id IS NULL AND excluded.external_id IS NOT NULL";
 
 #[derive(Debug, Clone)]

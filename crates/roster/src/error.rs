@@ -14,6 +14,9 @@ pub enum Error {
     /// Redis did not do it, or may have done it and did not say so: asking again is safe.
     #[error("redis")]
     Redis(#[source] RedisError),
+    /// The log has an entry that this version cannot read.
+    #[error("log entry {seq} of Redis cannot be read")]
+    Entry { seq: u64, source: allocation::Error },
     /// Redis answered something that this version does not know.
     #[error("unexpected answer")]
     Answer(#[source] allocation::Error),

@@ -12,8 +12,19 @@ use crate::error::Error;
 use crate::keys::Keys;
 
 impl<C: Connection> CorpRoster<C> {
-    /// Entries after `after_seq`, oldest first; at once, also when there are none.
+    /// Entries after `after_seq`, oldest first; at once, also when there are none. [`Error::Entry`] if one of them cannot
+    /// be read.
     pub async fn log_read(&self, after_seq: u64, count: usize) -> Result<Vec<LogEntry>, Error> {
+        let page = self.log_page(after_seq, count).await?;
+        page.into_iter().collect()
+    }
+
+    /// The same, and each that cannot be read as the error that it is.
+    pub async fn log_page(
+        &self,
+        after_seq: u64,
+        count: usize,
+    ) -> Result<Vec<Result<LogEntry, Error>>, Error> {
         let mut connection = self.connection.clone();
         read(&mut connection, &self.keys, after_seq, count, None).await
     }
@@ -57,14 +68,14 @@ impl<B: redis::aio::ConnectionLike + Send> LogReader<B> {
     ) -> Result<Vec<LogEntry>, Error> {
         // BLOCK 0 would wait for ever.
         let block_ms = timeout.as_millis().max(1);
-        read(
+        let page = read(
             &mut self.connection,
             &self.keys,
             after_seq,
             count,
             Some(block_ms),
-        )
-        .await
+        );
+        page.await?.into_iter().collect()
     }
 }
 
@@ -74,7 +85,7 @@ async fn read(
     after_seq: u64,
     count: usize,
     block_ms: Option<u128>,
-) -> Result<Vec<LogEntry>, Error> {
+) -> Result<Vec<Result<LogEntry, Error>>, Error> {
     let mut command = redis::cmd("XREAD");
     command.arg("COUNT").arg(count);
     if let Some(block_ms) = block_ms {
@@ -86,27 +97,26 @@ async fn read(
         .arg(format!("{after_seq}-0"));
     let reply: Option<StreamReadReply> = command.query_async(connection).await?;
     let entries = reply.into_iter().flat_map(|reply| reply.keys);
-    entries
-        .flat_map(|stream| stream.ids)
-        .map(|id| entry(&id))
-        .collect()
+    let entries = entries.flat_map(|stream| stream.ids);
+    Ok(entries.map(|id| entry(&id)).collect())
 }
 
 fn entry(id: &StreamId) -> Result<LogEntry, Error> {
-    let unreadable = |problem: &str| {
-        Error::Answer(allocation::Error::Unreadable {
+    let (number, part) = id.id.split_once('-').unwrap_or_default();
+    let seq = number.parse().unwrap_or_default();
+    let read = || {
+        let unreadable = |problem: &str| allocation::Error::Unreadable {
             what: "log entry",
-            problem: format!("{}: {problem}", id.id),
-        })
+            problem: problem.to_owned(),
+        };
+        if part != "0" {
+            return Err(unreadable("its number is not one of ours"));
+        }
+        let text = |name: &str| id.get::<String>(name);
+        let field = |name: &str| text(name).ok_or_else(|| unreadable(name));
+        let at_ms = field("t")?.parse().map_err(|_| unreadable("t"))?;
+        let entry = LogEntry::from_parts(seq, at_ms, &field("o")?, &field("a")?, &field("r")?)?;
+        Ok(entry.with_payload(text("p")))
     };
-    let seq = id
-        .id
-        .strip_suffix("-0")
-        .and_then(|seq| seq.parse().ok())
-        .ok_or_else(|| unreadable("no sequence number"))?;
-    let text = |name: &str| id.get::<String>(name);
-    let field = |name: &str| text(name).ok_or_else(|| unreadable(name));
-    let at_ms = field("t")?.parse().map_err(|_| unreadable("t"))?;
-    let entry = LogEntry::from_parts(seq, at_ms, &field("o")?, &field("a")?, &field("r")?)?;
-    Ok(entry.with_payload(text("p")))
+    read().map_err(|source| Error::Entry { seq, source })
 }

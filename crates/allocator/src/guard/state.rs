@@ -12,6 +12,7 @@ use metrics::counter;
 use super::Error;
 use crate::{
     app::{App, CorpApp},
+    faults::with_causes,
     people,
 };
 
@@ -82,7 +83,7 @@ async fn or_of_rows(
     if !error.is_of_the_log() {
         return Err(error);
     }
-    tracing::error!(corp = %corp.id, error = %super::with_causes(&error), "the ledger's log cannot be folded: the state is made of the ledger's rows; loads and open allocations are theirs, credits begin at 0");
+    tracing::error!(corp = %corp.id, error = %with_causes(&error), "the ledger's log cannot be folded: the state is made of the ledger's rows; loads and open allocations are theirs, credits begin at 0");
     of_rows(app, corp, generation).await
 }
 

@@ -145,15 +145,20 @@ async fn lost(
 type Batch = (Option<LogEntry>, Vec<LogEntry>);
 
 /// The entry `log_seq`, if it is there, and whole entries after it until together they are about as many as one transaction
-/// should hold.
+/// should hold. They end before one that cannot be read; it is an error once there is nothing before it.
 async fn batch(app: &App, corp: &CorpApp, log_seq: u64) -> Result<Result<Batch, Instead>, Error> {
     let (mut last, mut entries, mut size) = (None, Vec::<LogEntry>::new(), 0_usize);
     while size < app.config.roster.writer_batch {
         let from = entries.last().map_or(log_seq, |entry| entry.seq);
-        let mut page = corp
-            .roster
-            .log_read(from.saturating_sub(1), PAGE + 1)
-            .await?;
+        let (mut page, mut unreadable) = (Vec::new(), None);
+        let read = corp.roster.log_page(from.saturating_sub(1), PAGE + 1);
+        for entry in read.await? {
+            match entry {
+                Ok(entry) if unreadable.is_none() => page.push(entry),
+                Ok(_) => {}
+                Err(error) => unreadable = unreadable.or(Some(error)),
+            }
+        }
         let is_last = page.len() <= PAGE;
         let overlap = match page.first() {
             Some(first) if first.seq == from => Some(page.remove(0)),
@@ -167,8 +172,10 @@ async fn batch(app: &App, corp: &CorpApp, log_seq: u64) -> Result<Result<Batch, 
         let sizes = page.iter().map(|entry| entry.op.size());
         size = sizes.fold(size, usize::saturating_add);
         entries.extend(page);
-        if is_last {
-            break;
+        match unreadable {
+            Some(error) if entries.is_empty() => return Err(error.into()),
+            _ if is_last => break,
+            _ => {}
         }
     }
     Ok(Ok((last, entries)))

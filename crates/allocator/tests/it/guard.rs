@@ -196,7 +196,10 @@ async fn a_log_that_cannot_be_folded_gives_way_to_the_rows() {
 async fn a_state_is_made_of_rows_when_asked_for() {
     let (world, console) = peopled_world().await;
     let before = console.all("/allocations").await;
-    let wanted = Wanted { from_rows: true };
+    let wanted = Wanted {
+        from_rows: true,
+        ..Wanted::default()
+    };
     guard::rebuild(world.app(), world.corp_app(), wanted)
         .await
         .unwrap();

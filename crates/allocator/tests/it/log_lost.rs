@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::api_support::{Console, World, answer, serve};
 
 /// A pool, customers whom the ledger has, and nobody who writes the log.
-async fn quiet_world(customers: usize) -> (World, Console) {
+pub(crate) async fn quiet_world(customers: usize) -> (World, Console) {
     let mut world = World::new().await;
     let console = world.operator().await;
     world.pool(&console, "p1", &[("zhangsan", 1.0)]).await;
@@ -29,7 +29,28 @@ async fn quiet_world(customers: usize) -> (World, Console) {
 /// All that Redis has of the corp, as a replica has it that falls behind.
 struct Replica(Vec<(String, Vec<u8>)>);
 
+/// What `/readyz` names.
+pub(crate) struct Problems(std::net::SocketAddr);
+
+impl Problems {
+    pub(crate) async fn ask(&self) -> (u16, Vec<String>) {
+        let asked = reqwest::Client::new().get(format!("http://{}/readyz", self.0));
+        let ready = answer(asked).await;
+        let problems = ready.json()["problems"].as_array().cloned().unwrap();
+        let text = |problem: Value| problem["problem"].as_str().unwrap().to_owned();
+        (
+            ready.status.as_u16(),
+            problems.into_iter().map(text).collect(),
+        )
+    }
+}
+
 impl World {
+    pub(crate) async fn problems(&self) -> Problems {
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        Problems(serve(api::admin_router(Arc::clone(self.app()), recorder.handle())).await)
+    }
+
     async fn replica(&self) -> Replica {
         let mut redis = test_redis::shared().connection().await;
         let mut values = Vec::new();
@@ -60,7 +81,7 @@ impl World {
     }
 
     /// This process writes all that can be written.
-    async fn write(&self, app: &App) -> Turn {
+    pub(crate) async fn write(&self, app: &App) -> Turn {
         loop {
             match self.try_write(app).await {
                 Ok(Turn::Idle { log_seq }) => return Turn::Idle { log_seq },
@@ -70,22 +91,22 @@ impl World {
         }
     }
 
-    async fn try_write(&self, app: &App) -> Result<Turn, writer::Error> {
+    pub(crate) async fn try_write(&self, app: &App) -> Result<Turn, writer::Error> {
         writer::turn(app, &app.corps[&self.corp]).await
     }
 
-    async fn log_seq(&self) -> u64 {
+    pub(crate) async fn log_seq(&self) -> u64 {
         let row = self.app().ledger.corps().get(&self.corp).await.unwrap();
         row.unwrap().log_seq
     }
 
-    async fn generation(&self) -> Option<u64> {
+    pub(crate) async fn generation(&self) -> Option<u64> {
         let status = self.corp_app().roster.status().await.unwrap();
         status.generation
     }
 }
 
-async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let limit = tokio::time::Instant::now() + Duration::from_secs(30);
     loop {
         if let Some(found) = look().await {
@@ -113,18 +134,7 @@ async fn a_ledger_that_lost_its_end_closes_the_corp_for_a_rebuild() {
     console.ask("p1", "wmNew").await;
     let before = world.generation().await;
 
-    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
-    let addr = serve(api::admin_router(Arc::clone(app), recorder.handle())).await;
-    let problems = async || {
-        let asked = reqwest::Client::new().get(format!("http://{addr}/readyz"));
-        let ready = answer(asked).await;
-        let problems = ready.json()["problems"].as_array().cloned().unwrap();
-        let text = |problem: Value| problem["problem"].as_str().unwrap().to_owned();
-        (
-            ready.status,
-            problems.into_iter().map(text).collect::<Vec<_>>(),
-        )
-    };
+    let problems = world.problems().await;
     let stop = tokio_util::sync::CancellationToken::new();
     let writer = writer::run(Arc::clone(app), Arc::clone(corp), stop.clone());
     let writer = tokio::spawn(writer);
@@ -133,7 +143,7 @@ async fn a_ledger_that_lost_its_end_closes_the_corp_for_a_rebuild() {
     })
     .await;
     eventually("said", async || {
-        let (status, problems) = problems().await;
+        let (status, problems) = problems.ask().await;
         let said = problems.iter().any(|text| text.contains("not recorded"));
         (status == 503 && said).then_some(())
     })
@@ -148,7 +158,7 @@ async fn a_ledger_that_lost_its_end_closes_the_corp_for_a_rebuild() {
     .await;
     world.written().await;
     eventually("all is well", async || {
-        let (status, problems) = problems().await;
+        let (status, problems) = problems.ask().await;
         (status == 200 && problems.is_empty()).then_some(())
     })
     .await;

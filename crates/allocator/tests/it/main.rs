@@ -19,6 +19,7 @@ mod guard;
 mod housekeeping;
 mod keys;
 mod log_lost;
+mod log_unreadable;
 mod lost;
 mod outbox_lane;
 mod poison;

@@ -30,7 +30,7 @@ const WORKERS: i64 = 8;
 
 /// The system's clock, set forward by a test.
 #[derive(Default)]
-struct Forward(AtomicU64);
+pub(crate) struct Forward(pub(crate) AtomicU64);
 
 impl wecom::client::Clock for Forward {
     fn now_ms(&self) -> u64 {
