@@ -17,6 +17,7 @@ use crate::{
     clock::Clock,
     config::{self, Config},
     faults::Faults,
+    guard,
     people::Names,
     reception::routes::Routes,
     tokens::SharedTokens,
@@ -73,6 +74,7 @@ pub struct CorpApp {
     pub not_ready: Notify,
     pub faults: Faults,
     pub last_written: writer::Remembered,
+    pub unrecorded: guard::Unrecorded,
 }
 
 /// Clients and stores have nothing to show; the corp says which it is.
@@ -152,6 +154,7 @@ impl App {
                 not_ready: Notify::new(),
                 faults: Faults::default(),
                 last_written: writer::Remembered::default(),
+                unrecorded: guard::Unrecorded::default(),
                 id: corp.clone(),
             };
             corps.insert(corp, Arc::new(corp_app));

@@ -2,6 +2,7 @@
 //! generation, and rebuilds it from snapshot and log. Any allocator may do it; the generation in the corp's row says
 //! whose rebuild counts, and a lease there keeps the others from beginning another one meanwhile.
 
+mod again;
 mod state;
 
 use std::{sync::Arc, time::Duration};
@@ -10,6 +11,8 @@ use allocation::CorpId;
 use ledger::{Confirmed, Corp, RebuildLease, Snapshot};
 use metrics::{counter, gauge};
 use tokio_util::sync::CancellationToken;
+
+pub use again::Unrecorded;
 
 use crate::{
     app::{App, CorpApp},
@@ -121,6 +124,7 @@ pub async fn look(app: &App, corp: &CorpApp) -> Result<u64, Error> {
             .close_unless(row.opened_generation, row.log_seq)
             .await?;
     if whole {
+        again::ask(corp).await;
         return Ok(row.log_seq);
     }
     rebuild_seen(app, corp, Some(row.generation), Wanted::default()).await
@@ -150,6 +154,9 @@ async fn rebuild_seen(
     };
     if let Err(error) = corps.end_rebuild(&corp.id, &app.instance, generation).await {
         tracing::warn!(corp = %corp.id, error = %error, "others wait until the rebuild's lease is over");
+    }
+    if done.is_ok() {
+        again::ask(corp).await;
     }
     done
 }
@@ -235,13 +242,17 @@ async fn drain(app: &App, corp: &CorpApp, wanted: Wanted) -> Result<(), Error> {
             Ok(writer::Turn::Idle { .. }) => return Ok(()),
             Err(error @ writer::Error::Lost { .. }) => {
                 tracing::warn!(corp = %corp.id, error = %error, "the rest of the log is lost");
-                return Ok(());
+                return again::keep(app, corp).await;
             }
             // One that waits for its minute is not lost.
             Err(error @ writer::Error::Payload { .. }) => return Err(Error::Rest(error)),
             Err(error) if wanted.drop_rest && error.is_of_the_data() => {
                 tracing::error!(corp = %corp.id, error = %with_causes(&error), "the rest of the log is given up, as was asked for");
-                return Ok(());
+                // What the ledger refuses it would refuse again.
+                return match error {
+                    writer::Error::Roster(_) => again::keep(app, corp).await,
+                    _ => Ok(()),
+                };
             }
             Err(error) => return Err(Error::Rest(error)),
         }

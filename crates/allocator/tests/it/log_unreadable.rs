@@ -133,6 +133,8 @@ async fn an_unreadable_entry_is_named_with_the_way_out() {
     };
     guard::rebuild(app, corp, wanted).await.unwrap();
     world.write(app).await;
+    let rows = console.all("/allocations").await;
+    assert_eq!(rows.len(), 3, "what stood behind the entry was asked again");
     console.on(&["zhangsan"]).await;
     console.ask("p1", "wmLast").await;
     world.write(app).await;

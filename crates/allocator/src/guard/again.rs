@@ -1,0 +1,114 @@
+//! What Redis did on a part of the log that the ledger will never have is asked for again once the corp is open.
+//!
+//! A delivery is acknowledged when the script has logged what became of it, before the ledger has it: on a log that is
+//! given up it would be lost, as nobody delivers it again. But the operations stand in the log that the rebuild is about to
+//! wipe, with their payloads, and asking twice is asking once. So they are kept in memory, through as many tries as the
+//! rebuild takes, and asked in their order. Answers may be others than before: it is another state, and everybody is off.
+//! Presence is left to the next heartbeat, configuration to the comparison with Postgres.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use allocation::{LogEntry, Op};
+use ledger::LogRow;
+use metrics::counter;
+
+use super::Error;
+use crate::app::{App, CorpApp};
+
+/// Log entries looked at in one step.
+const PAGE: u32 = 500;
+
+/// By number and time: a log that was given up twice may have two entries of one number.
+#[derive(Default)]
+pub struct Unrecorded(Mutex<BTreeMap<(u64, u64), LogEntry>>);
+
+/// Payloads hold ids of customers.
+impl fmt::Debug for Unrecorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unrecorded")
+            .field("entries", &self.lock().len())
+            .finish()
+    }
+}
+
+impl Unrecorded {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<(u64, u64), LogEntry>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes over what the closed corp's log has and the ledger's has not.
+pub(super) async fn keep(app: &App, corp: &CorpApp) -> Result<(), Error> {
+    let mut after = 0;
+    loop {
+        let page = corp.roster.log_page(after, PAGE as usize).await?;
+        let seqs: BTreeSet<u64> = page.iter().filter_map(seq).collect();
+        let (Some(first), Some(last)) = (seqs.first(), seqs.last()) else {
+            return Ok(());
+        };
+        let before = first.saturating_sub(1);
+        let rows = app.ledger.corps().read_log(&corp.id, before, PAGE).await?;
+        let rows: BTreeMap<u64, LogRow> = rows.into_iter().map(|row| (row.seq, row)).collect();
+        let recorded = |entry: &LogEntry| rows.get(&entry.seq).is_some_and(|row| row.is_of(entry));
+        let entries = page.into_iter().flatten();
+        let lost = entries.filter(|entry| !recorded(entry) && is_for_again(entry));
+        let lost = lost.map(|entry| ((entry.seq, entry.at_ms), entry));
+        corp.unrecorded.lock().extend(lost);
+        if *last <= after {
+            return Ok(());
+        }
+        after = *last;
+    }
+}
+
+fn seq(entry: &Result<LogEntry, roster::Error>) -> Option<u64> {
+    match entry {
+        Ok(entry) => Some(entry.seq),
+        Err(roster::Error::Entry { seq, .. }) => Some(*seq),
+        Err(_) => None,
+    }
+}
+
+fn is_for_again(entry: &LogEntry) -> bool {
+    match entry.op {
+        Op::Decide(_) | Op::Close(_) | Op::Settle(_) | Op::Reassign(_) => true,
+        Op::Note => entry.payload.is_some(),
+        Op::Presence(_)
+        | Op::SetMember(_)
+        | Op::SetPool(_)
+        | Op::RemovePool { .. }
+        | Op::Wake { .. }
+        | Op::Rebuilt { .. } => false,
+    }
+}
+
+/// Asks for all of it. What Redis cannot do now stays for the next look.
+pub(super) async fn ask(corp: &CorpApp) {
+    let mut asked = 0;
+    loop {
+        let Some((key, entry)) = corp.unrecorded.lock().pop_first() else {
+            break;
+        };
+        let payload = entry.payload.as_deref().unwrap_or_default();
+        match corp.roster.apply(&entry.op, payload, None).await {
+            Ok(_) => asked += 1,
+            Err(error @ (roster::Error::NotReady | roster::Error::Redis(_))) => {
+                tracing::warn!(corp = %corp.id, error = %error, "what is not recorded is asked again later");
+                corp.unrecorded.lock().insert(key, entry);
+                break;
+            }
+            Err(error) => {
+                tracing::error!(corp = %corp.id, seq = entry.seq, op = entry.op.name(), error = %error, "an operation that is not recorded could not be asked again");
+            }
+        }
+    }
+    if asked > 0 {
+        tracing::warn!(corp = %corp.id, asked, "operations of a part of the log that was given up were asked again");
+        counter!("paidan_asked_again_total", "corp" => corp.id.to_string()).increment(asked);
+        corp.log_grew.notify_one();
+    }
+}
