@@ -144,7 +144,7 @@ pub struct NewEffect {
     /// The assignment it belongs to; None: the allocation as a whole.
     pub epoch: Option<u64>,
     pub transfer: Option<Uuid>,
-    /// Smaller is sooner.
+    /// Smaller is sooner. The same for all of a kind: what is claimed, one kind at a time, is not put in order by it.
     pub priority: i16,
     pub due_ms: u64,
     pub deadline_ms: Option<u64>,

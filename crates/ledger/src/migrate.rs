@@ -38,6 +38,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(3, "0003_outbox_claim"),
     migration!(4, "0004_rebuild_lease"),
     migration!(5, "0005_lost"),
+    migration!(6, "0006_handover"),
 ];
 
 /// How the database and this program fit.

@@ -171,10 +171,11 @@ impl Transfers {
         read_all(&rows)
     }
 
-    /// Transfers whose next check is due, earliest first. They are put off by the lease, so that another process
-    /// does not take them too; each counts a check.
+    /// The corp's transfers whose next check is due, earliest first. They are put off by the lease, so that another
+    /// process does not take them too; each counts a check.
     pub async fn claim_due(
         &self,
+        corp: &CorpId,
         limit: u32,
         lease_ms: u64,
         now_ms: u64,
@@ -184,7 +185,8 @@ impl Transfers {
             let query = work
                 .query_once(concat!(
                     "WITH picked AS (
-                        SELECT id FROM transfers WHERE ended_at IS NULL AND next_check_at <= $1
+                        SELECT id FROM transfers
+                        WHERE corp_id = $4 AND ended_at IS NULL AND next_check_at <= $1
                         ORDER BY next_check_at, id LIMIT $3 FOR UPDATE SKIP LOCKED)
                      UPDATE transfers AS t SET next_check_at = $2, checks = t.checks + 1
                      FROM picked WHERE t.id = picked.id RETURNING ",
@@ -192,7 +194,8 @@ impl Transfers {
                 ))
                 .bind(at(now_ms))
                 .bind(at(now_ms.saturating_add(lease_ms)))
-                .bind(i64::from(limit));
+                .bind(i64::from(limit))
+                .bind(corp.as_str());
             let rows = work.fetch_all(query).await?;
             work.end().await?;
             read_all(&rows)

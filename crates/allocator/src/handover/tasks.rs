@@ -40,7 +40,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
     let mut backoff = Backoff::store();
     let mut sweep = Sweep::default();
     while !stop.is_cancelled() {
-        match turn(&app, &corp, &mut sweep).await {
+        match turn(&app, &corp, &mut sweep, &stop).await {
             Ok(()) => {
                 backoff.reset();
                 tokio::select! {
@@ -61,15 +61,20 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
 }
 
 /// Events that hint at transfers, then checks that are due, then what was left unsettled.
-async fn turn(app: &App, corp: &CorpApp, sweep: &mut Sweep) -> Result<(), end::Error> {
+async fn turn(
+    app: &App,
+    corp: &CorpApp,
+    sweep: &mut Sweep,
+    stop: &CancellationToken,
+) -> Result<(), end::Error> {
     hints(app, corp).await?;
     let due = app
         .ledger
         .transfers()
-        .claim_due(TURN, LEASE_MS, app.now_ms())
+        .claim_due(&corp.id, TURN, LEASE_MS, app.now_ms())
         .await?;
-    check(app, due).await?;
-    sweep.go_on(app, corp).await
+    check(app, corp, due, stop).await?;
+    sweep.go_on(app, corp, stop).await
 }
 
 /// An event named a customer and perhaps the taker: his transfers are due now.
@@ -110,13 +115,18 @@ async fn hints(app: &App, corp: &CorpApp) -> Result<(), end::Error> {
     Ok(())
 }
 
-/// Transfers of all corps whose check is due, one call for each pair of members.
-async fn check(app: &App, due: Vec<Transfer>) -> Result<(), end::Error> {
-    let mut pairs: BTreeMap<(String, String, String, bool), Vec<Transfer>> = BTreeMap::new();
+/// Transfers whose check is due, one call for each pair of members. When the program stops, the pairs that are left come
+/// again when their lease ends.
+async fn check(
+    app: &App,
+    corp: &CorpApp,
+    due: Vec<Transfer>,
+    stop: &CancellationToken,
+) -> Result<(), end::Error> {
+    let mut pairs: BTreeMap<(String, String, bool), Vec<Transfer>> = BTreeMap::new();
     for transfer in due {
         let resigned = transfer.kind == TransferKind::Resigned;
         let pair = (
-            transfer.corp.to_string(),
             transfer.giver.to_string(),
             transfer.taker.to_string(),
             resigned,
@@ -124,12 +134,9 @@ async fn check(app: &App, due: Vec<Transfer>) -> Result<(), end::Error> {
         pairs.entry(pair).or_default().push(transfer);
     }
     for transfers in pairs.into_values() {
-        let Some(corp) = transfers
-            .first()
-            .and_then(|transfer| app.corps.get(&transfer.corp))
-        else {
-            continue;
-        };
+        if stop.is_cancelled() {
+            break;
+        }
         let subjects: Vec<SubjectKey> = transfers.iter().map(|transfer| transfer.subject).collect();
         let customers = app
             .ledger
@@ -297,7 +304,12 @@ struct Sweep {
 }
 
 impl Sweep {
-    async fn go_on(&mut self, app: &App, corp: &CorpApp) -> Result<(), end::Error> {
+    async fn go_on(
+        &mut self,
+        app: &App,
+        corp: &CorpApp,
+        stop: &CancellationToken,
+    ) -> Result<(), end::Error> {
         let now_ms = app.now_ms();
         if self.after.is_none() && now_ms < self.due_ms {
             return Ok(());
@@ -309,7 +321,7 @@ impl Sweep {
                 .allocations()
                 .unsettled(&corp.id, before_ms, self.after, TURN)
                 .await?;
-            let settled = settle_all(app, corp, page.rows).await?;
+            let settled = settle_all(app, corp, page.rows, stop).await?;
             if settled {
                 self.after = page.next;
             }
@@ -324,9 +336,17 @@ impl Sweep {
     }
 }
 
-/// False: WeCom cannot be asked now, and the rest is for another time.
-async fn settle_all(app: &App, corp: &CorpApp, left: Vec<Unsettled>) -> Result<bool, end::Error> {
+/// False: WeCom cannot be asked now, or the program stops, and the rest is for another time.
+async fn settle_all(
+    app: &App,
+    corp: &CorpApp,
+    left: Vec<Unsettled>,
+    stop: &CancellationToken,
+) -> Result<bool, end::Error> {
     for one in left {
+        if stop.is_cancelled() {
+            return Ok(false);
+        }
         let settled = match &one.transfer {
             Some(transfer) => end::settle(app, corp, transfer, transfer.state).await,
             None => end::settle_by_truth(app, corp, &one.allocation).await,

@@ -45,11 +45,11 @@ pub struct Unfinished {
 }
 
 impl Outbox {
-    /// Takes rows that are due, smallest priority and earliest due first. Rows that others are looking at are
-    /// skipped; rows past their deadline are left to `reap`.
+    /// Takes rows that are due, earliest first: rows of one kind have one priority. Those that others are looking at are
+    /// skipped; those past their deadline are left to `reap`.
     pub async fn claim(&self, claim: &Claim, now_ms: u64) -> Result<Vec<OutboxRow>, Error> {
         let mut rows = retry(|| self.try_claim(claim, now_ms)).await?;
-        rows.sort_by_key(|row| (row.priority, row.due_ms, row.id));
+        rows.sort_by_key(|row| (row.due_ms, row.id));
         Ok(rows)
     }
 
@@ -62,7 +62,7 @@ impl Outbox {
                     SELECT id FROM outbox
                     WHERE corp_id = $3 AND kind = $4 AND state IN ('pending', 'unknown') AND due_at <= $1
                         AND (state = 'unknown' OR deadline_at IS NULL OR deadline_at > $1)
-                    ORDER BY priority, due_at, id LIMIT $5 FOR UPDATE SKIP LOCKED)
+                    ORDER BY due_at, id LIMIT $5 FOR UPDATE SKIP LOCKED)
                  UPDATE outbox AS o SET state = 'running', attempts = o.attempts + 1, lease_until = $2,
                     sent_at = NULL
                  FROM picked WHERE o.id = picked.id RETURNING ",

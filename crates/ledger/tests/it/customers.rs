@@ -84,10 +84,10 @@ async fn a_deleted_customer_is_nobody() {
         .record(&setup.corp, &raw)
         .await
         .unwrap();
-    let of = |key: &str, priority| NewEffect {
+    let of = |key: &str, turn| NewEffect {
         allocation: Some(allocation(1)),
         payload: json!({"external_userid": "wmC001", "welcome_code": "code"}),
-        priority,
+        due_ms: T0 + turn,
         ..effect("welcome", key)
     };
     setup

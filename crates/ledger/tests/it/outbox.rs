@@ -62,23 +62,22 @@ pub(crate) fn fence(counter: u64) -> Fence {
 }
 
 #[tokio::test]
-async fn urgent_rows_first_then_the_longest_due() {
+async fn the_longest_due_come_first() {
     let setup = setup().await;
-    let row = |key: &str, priority, due_ms| NewEffect {
-        priority,
+    let row = |key: &str, due_ms| NewEffect {
         due_ms,
         ..effect("card", key)
     };
     put(
         &setup,
         vec![
-            row("late", 50, T0 + 5),
-            row("early", 50, T0 + 1),
-            row("urgent", 0, T0 + 9),
-            row("future", 0, T0 + 1_000),
+            row("late", T0 + 5),
+            row("early", T0 + 1),
+            row("last", T0 + 9),
+            row("future", T0 + 1_000),
             NewEffect {
                 deadline_ms: Some(T0 + 10),
-                ..row("too late", 0, T0)
+                ..row("too late", T0)
             },
         ],
     )
@@ -91,7 +90,7 @@ async fn urgent_rows_first_then_the_longest_due() {
         .unwrap();
     assert_eq!(
         rows.iter().map(|row| row.key.as_str()).collect::<Vec<_>>(),
-        ["urgent", "early", "late"]
+        ["early", "late", "last"]
     );
     assert!(
         rows.iter()

@@ -145,13 +145,15 @@ async fn a_close_takes_back_what_is_not_sent() {
             Change::Decided(decided(1, Some("mA"))),
             Change::Transfer(transfer(7, 1, "mB", "mA")),
             Change::Transfer(transfer(8, 1, "mC", "mA")),
-            with("pending"),
             Change::Effect(NewEffect {
-                priority: 1,
+                due_ms: T0 + 2,
+                ..effect_of(1, "pending", None)
+            }),
+            Change::Effect(NewEffect {
+                due_ms: T0 + 1,
                 ..effect_of(1, "claimed", None)
             }),
             Change::Effect(NewEffect {
-                priority: 0,
                 transfer: Some(id(8)),
                 ..effect_of(1, "sent", None)
             }),

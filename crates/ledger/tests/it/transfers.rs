@@ -232,17 +232,26 @@ async fn due_checks_are_taken_by_one() {
     let transfers = transfers(&setup);
     assert!(
         transfers
-            .claim_due(10, 30_000, T0 + 9_999)
+            .claim_due(&setup.corp, 10, 30_000, T0 + 9_999)
             .await
             .unwrap()
             .is_empty()
     );
-    let due = transfers.claim_due(10, 30_000, T0 + 10_000).await.unwrap();
+    let due = transfers
+        .claim_due(&setup.corp, 10, 30_000, T0 + 10_000)
+        .await
+        .unwrap();
     assert_eq!((due.len(), due[0].id, due[0].checks), (1, id(1), 1));
-    let due = transfers.claim_due(10, 30_000, T0 + 15_000).await.unwrap();
+    let due = transfers
+        .claim_due(&setup.corp, 10, 30_000, T0 + 15_000)
+        .await
+        .unwrap();
     assert_eq!((due.len(), due[0].id), (1, id(2)));
     // Nobody told what came of it: it comes again after the lease.
-    let due = transfers.claim_due(10, 30_000, T0 + 40_000).await.unwrap();
+    let due = transfers
+        .claim_due(&setup.corp, 10, 30_000, T0 + 40_000)
+        .await
+        .unwrap();
     assert_eq!((due.len(), due[0].id, due[0].checks), (1, id(1), 2));
 }
 
@@ -259,7 +268,7 @@ async fn what_is_due_meanwhile_stays_due() {
         ..TransferStep::new(id(1), TransferState::Waiting)
     };
     let due = transfers(&setup)
-        .claim_due(10, 30_000, now_ms)
+        .claim_due(&setup.corp, 10, 30_000, now_ms)
         .await
         .unwrap();
     let hint = TransferStep {
@@ -272,7 +281,7 @@ async fn what_is_due_meanwhile_stays_due() {
 
     // Nobody asked for more: the answer says when to look again.
     let due = transfers(&setup)
-        .claim_due(10, 30_000, now_ms + 3)
+        .claim_due(&setup.corp, 10, 30_000, now_ms + 3)
         .await
         .unwrap();
     advance(&setup, &[looked(&due[0])], now_ms + 4).await;
