@@ -66,7 +66,8 @@ pub use outbox::{
 pub use pools::{NewPool, Pool, PoolMember, PoolVersion, Pools};
 pub use put::{Deleted, Precondition, Put};
 pub use transfers::{
-    Planned, Transfer, TransferKind, TransferState, TransferStep, Transfers, window_start,
+    Found, Planned, Resolved, Transfer, TransferFilter, TransferKind, TransferState, TransferStep,
+    Transfers, window_start,
 };
 
 use connection::Db;

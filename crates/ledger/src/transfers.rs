@@ -1,6 +1,8 @@
 //! Customers on their way from one member to another. Our own record is what a transfer is recognised by: the
 //! events and answers of WeCom name neither the giver nor the attempt.
 
+mod by_hand;
+mod list;
 mod onward;
 mod state;
 mod step;
@@ -19,6 +21,8 @@ use crate::log_write::column;
 use crate::row::Columns;
 use crate::times::at;
 
+pub use by_hand::{Found, Resolved};
+pub use list::TransferFilter;
 pub use state::{TransferKind, TransferState};
 pub use step::TransferStep;
 
@@ -87,6 +91,7 @@ macro_rules! columns {
          t.ended_at"
     };
 }
+use columns;
 
 /// Where a window of `days` natural days ends with today begins: at a local midnight.
 pub fn window_start(now_ms: u64, days: u32, utc_offset_minutes: i32) -> u64 {

@@ -64,7 +64,7 @@ pub(super) struct AllocationView {
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-struct CustomerView {
+pub(super) struct CustomerView {
     /// Ours; stays when the person is forgotten.
     id: String,
     #[schema(required)]
@@ -203,16 +203,19 @@ pub(super) async fn shown(ctx: &Ctx, row: Allocation) -> Result<AllocationView, 
     Ok(view(ctx, row, &customers))
 }
 
+/// What is known of customers, by our ids.
+pub(super) type Known = HashMap<Uuid, KnownCustomer>;
+
 /// The customers of these rows; the names of their members are at hand afterwards.
-async fn customers(
-    ctx: &Ctx,
-    rows: &[Allocation],
-) -> Result<HashMap<Uuid, KnownCustomer>, Problem> {
+async fn customers(ctx: &Ctx, rows: &[Allocation]) -> Result<Known, Problem> {
     let named = rows
         .iter()
         .flat_map(|row| row.member.iter().chain(&row.giver).cloned());
     people::learn(&ctx.app, &ctx.corp, named.collect()).await;
-    let subjects: Vec<SubjectKey> = rows.iter().map(|row| row.subject).collect();
+    known(ctx, rows.iter().map(|row| row.subject).collect()).await
+}
+
+pub(super) async fn known(ctx: &Ctx, subjects: Vec<SubjectKey>) -> Result<Known, Problem> {
     let known = ctx
         .app
         .ledger
@@ -225,21 +228,27 @@ async fn customers(
         .collect())
 }
 
-fn view(ctx: &Ctx, row: Allocation, customers: &HashMap<Uuid, KnownCustomer>) -> AllocationView {
-    let customer = customers.get(&row.customer);
-    let userid = |member: MemberId| ctx.corp.names.userid(&member);
-    AllocationView {
-        id: row.id.to_string(),
-        pool: row.pool.into(),
-        channel: row.channel.map(String::from),
-        customer: CustomerView {
-            id: row.customer.to_string(),
+impl CustomerView {
+    pub(super) fn of(ctx: &Ctx, id: Uuid, known: &Known) -> Self {
+        let customer = known.get(&id);
+        Self {
+            id: id.to_string(),
             kind: customer.map(|customer| customer.kind.clone()),
             // Who only looks need not know who it is.
             external_id: customer
                 .and_then(|customer| customer.external_id.clone())
                 .filter(|_| ctx.role >= Role::Operator),
-        },
+        }
+    }
+}
+
+fn view(ctx: &Ctx, row: Allocation, customers: &Known) -> AllocationView {
+    let userid = |member: MemberId| ctx.corp.names.userid(&member);
+    AllocationView {
+        id: row.id.to_string(),
+        pool: row.pool.into(),
+        channel: row.channel.map(String::from),
+        customer: CustomerView::of(ctx, row.customer, customers),
         member: row.member.map(userid),
         giver: row.giver.map(userid),
         state: match row.state {

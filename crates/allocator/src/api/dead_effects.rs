@@ -21,6 +21,7 @@ use super::{
     operations::{DryRun, OperationView, begin},
     page::{List, list_query},
     problem::Problem,
+    validate::Fields,
     when::When,
     work,
 };
@@ -40,6 +41,9 @@ struct DeadEffect {
     kind: String,
     #[schema(required)]
     allocation_id: Option<String>,
+    /// Of a `transfer`: which.
+    #[schema(required)]
+    transfer_id: Option<String>,
     /// Attempts that may have reached WeCom.
     tries: i32,
     #[schema(required)]
@@ -77,6 +81,7 @@ async fn list_effects(
         id: row.id.to_string(),
         kind: row.kind,
         allocation_id: row.allocation.map(|id| id.to_string()),
+        transfer_id: row.transfer.map(|id| id.to_string()),
         tries: row.tries,
         errcode: row.last_errcode,
         error: row.last_error,
@@ -87,7 +92,8 @@ async fn list_effects(
 }
 
 /// Tries dead effects again. Some at once (200), all as an operation (202); with `dry_run` it counts. A welcome is never
-/// tried again: its code is gone.
+/// tried again: its code is gone. Nor is a transfer: a person ends it, or has it tried again, by
+/// `POST …/transfers/{transfer_id}/resolve`; one that is over begins anew when its allocation is reassigned.
 #[utoipa::path(post, path = "/dead-letters/effects/replay", tag = "dead letters", operation_id = "replay_dead_effects",
     params(DryRun), request_body = Chosen,
     responses((status = 200, body = Counted), (status = 202, body = OperationView), Refusals))]
@@ -108,6 +114,18 @@ async fn replay_effects(
         }
         return begin(&ctx, work::DEAD_EFFECTS, matched, &json!({}), chosen.note).await;
     };
+    let transfers = outbox.starts_of_transfers(ctx.id(), &ids).await?;
+    let mut fields = Fields::default();
+    for (index, id) in ids.iter().enumerate() {
+        if let Some(transfer) = transfers.get(id) {
+            fields.wrong(
+                format!("/ids/{index}"),
+                "transfer",
+                of_a_transfer(*transfer),
+            );
+        }
+    }
+    fields.check()?;
     let matched = outbox.count_dead(ctx.id(), Some(&ids)).await?;
     if query.dry_run {
         return Ok(Answer(Counted {
@@ -132,6 +150,14 @@ async fn replay_effects(
         changed: replayed.len() as u64,
     })
     .into_response())
+}
+
+/// Why the start of a transfer is not simply sent again.
+pub(super) fn of_a_transfer(transfer: Uuid) -> String {
+    format!(
+        "starts a transfer: see …/transfers/{transfer}; POST …/transfers/{transfer}/resolve while it is in `human`, else \
+         reassign its allocation"
+    )
 }
 
 /// Gives dead effects up for good.

@@ -29,7 +29,7 @@ Errors are `application/problem+json` with a stable `code`. Lists are `data` and
 Times are RFC 3339 in UTC. Unknown fields and parameters are refused. \
 Every POST takes an `Idempotency-Key`: the same request with the same key has its effect once.";
 
-const TAGS: [(&str, &str); 13] = [
+const TAGS: [(&str, &str); 14] = [
     ("allocations", "Who got whom."),
     ("presence", "Who is there now."),
     ("pools", "Members that share incoming customers."),
@@ -37,6 +37,10 @@ const TAGS: [(&str, &str); 13] = [
     (
         "channels",
         "Posters, pages, ads: a State that leads to a pool.",
+    ),
+    (
+        "transfers",
+        "Customers on their way from one member to another at WeCom.",
     ),
     ("deliveries", "What WeCom sent, as it came."),
     ("endpoints", "What comes in at which callback address."),

@@ -26,6 +26,7 @@ mod pools;
 mod presence;
 pub mod problem;
 mod quotas;
+mod transfers;
 mod validate;
 mod welcome;
 mod when;
@@ -78,6 +79,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(pools::routes())
         .merge(presence::routes())
         .merge(quotas::routes())
+        .merge(transfers::routes())
         .route_layer(middleware::from_fn_with_state(
             api.clone(),
             idempotent::answer_again,

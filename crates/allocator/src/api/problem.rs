@@ -25,17 +25,6 @@ pub struct FieldError {
     pub message: String,
 }
 
-/// What WeCom answered, when the problem is WeCom's.
-#[derive(Debug, Clone, Serialize, ToSchema)]
-pub struct WecomAnswer {
-    pub errcode: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hint: Option<String>,
-    /// When a call may work again, RFC 3339.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_at: Option<String>,
-}
-
 /// An error answer. Behind a pointer, so that results stay small.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
@@ -72,8 +61,6 @@ pub struct Details {
     pub request_id: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldError>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wecom: Option<WecomAnswer>,
     /// The current state of what the request collided with, for example the present owner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub current: Option<serde_json::Value>,
@@ -91,7 +78,6 @@ impl Problem {
             code,
             request_id: super::layers::request_id(),
             errors: Vec::new(),
-            wecom: None,
             current: None,
             retry_after_s: None,
         }))

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::when::When;
+use super::{dead_effects::of_a_transfer, when::When};
 use crate::{
     app::{App, CorpApp},
     backoff::{Backoff, sleep},
@@ -268,12 +268,13 @@ impl Job<'_> {
             .await?;
         let progress = &mut self.operation.progress;
         progress.done += replayed.len() as u64;
-        for id in ids.iter().filter(|id| !replayed.contains(id)) {
+        for row in page.items.iter().filter(|row| !replayed.contains(&row.id)) {
             progress.failed += 1;
-            note(
-                progress,
-                json!({"id": id, "problem": "what it needs is erased; it cannot be tried again"}),
-            );
+            let problem = match row.transfer {
+                Some(transfer) => of_a_transfer(transfer),
+                None => "what it needs is erased; it cannot be tried again".to_owned(),
+            };
+            note(progress, json!({"id": row.id, "problem": problem}));
         }
         self.corp.effects_due.notify_waiters();
         let more = page.next.is_some();

@@ -3,7 +3,7 @@
 use allocation::{
     AllocationId, MemberId, Reason, Reassigned, Reassignment, Settlement, SettlementOutcome,
 };
-use ledger::{Allocation, AllocationState, Transfer, TransferState};
+use ledger::{Allocation, AllocationState, Found, Transfer, TransferState};
 use metrics::counter;
 use quota::Urgency;
 use wecom::client::api;
@@ -118,6 +118,27 @@ pub async fn refused(
             where_he_is(app, corp, &allocation, &transfer.giver, &transfer.taker).await
         }
     }
+}
+
+/// Settles after a person said what became of a transfer of which WeCom did not. What cannot be settled now is found by
+/// the task that looks for unsettled allocations.
+pub async fn by_hand(app: &App, corp: &CorpApp, transfer: &Transfer, found: Found) {
+    let settled = async {
+        match found {
+            Found::Done => settle(app, corp, transfer, TransferState::Done).await?,
+            Found::Kept => refused(app, corp, transfer, Fault::Customer).await?,
+            Found::Retry => {}
+        }
+        let transfers = app.ledger.transfers();
+        transfers
+            .hasten(&corp.id, &transfer.subject, app.now_ms())
+            .await?;
+        Ok::<_, Error>(())
+    };
+    if let Err(error) = settled.await {
+        tracing::warn!(corp = %corp.id, error = %error, "an allocation is settled later");
+    }
+    corp.effects_due.notify_waiters();
 }
 
 /// Settles an allocation that no transfer of its own will settle: another allocation's transfer moved the customer.

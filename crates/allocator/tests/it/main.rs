@@ -14,6 +14,7 @@ mod api_moves;
 mod api_people;
 mod api_presence;
 mod api_support;
+mod api_transfers;
 mod decide;
 mod guard;
 mod housekeeping;

@@ -1,5 +1,7 @@
 //! Dead letters: seen by people, tried again when they say so.
 
+use std::collections::HashMap;
+
 use allocation::CorpId;
 use uuid::Uuid;
 
@@ -61,8 +63,30 @@ impl Outbox {
         }))
     }
 
+    /// Those of these rows that start a transfer, each with its transfer.
+    pub async fn starts_of_transfers(
+        &self,
+        corp: &CorpId,
+        ids: &[Uuid],
+    ) -> Result<HashMap<Uuid, Uuid>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "SELECT id, transfer_id FROM outbox
+                 WHERE corp_id = $1 AND id = ANY($2) AND transfer_id IS NOT NULL",
+            )
+            .bind(corp.as_str())
+            .bind(ids.to_vec());
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        rows.iter()
+            .map(|row| Ok((row.value("id")?, row.value("transfer_id")?)))
+            .collect()
+    }
+
     /// Takes dead rows (and those refused for good) up again, without their old deadline. Those whose payload was
-    /// erased cannot be; answers the others.
+    /// erased cannot be, and the start of a transfer is its transfer's business (`Transfers::resolve`): sent again on its
+    /// own, it would be found to be over, or be a second start. Answers the others.
     pub async fn replay(
         &self,
         corp: &CorpId,
@@ -78,7 +102,7 @@ impl Outbox {
                     "UPDATE outbox SET state = 'pending', due_at = $3, deadline_at = NULL, settled_at = NULL,
                         tries = 0, unknown_since = NULL, outcome = NULL
                      WHERE corp_id = $1 AND id = ANY($2) AND state IN ('dead', 'failed') AND NOT erase_payload
-                        AND payload <> '{}'
+                        AND payload <> '{}' AND transfer_id IS NULL
                      RETURNING id",
                 )
                 .bind(corp.as_str())
