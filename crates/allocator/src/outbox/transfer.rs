@@ -38,6 +38,16 @@ pub(super) struct Move {
     pub(super) busy_until_ms: Option<u64>,
 }
 
+impl Move {
+    /// The state of its transfer while the call is on its way.
+    fn begun(&self) -> TransferState {
+        match self.row.unknown_since_ms {
+            Some(_) => TransferState::Unknown,
+            None => TransferState::Submitted,
+        }
+    }
+}
+
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Rows of one pair of members: all new, or all of unknown outcome.
@@ -48,7 +58,7 @@ pub(super) async fn start(hands: &Hands, rows: Vec<OutboxRow>, until_ms: u64) ->
     let moves = if unknown {
         look_up(app, corp, moves).await?
     } else {
-        within_limits(app, corp, moves).await?
+        moves
     };
     if moves.is_empty() {
         return Ok(());
@@ -76,12 +86,7 @@ pub(super) async fn start(hands: &Hands, rows: Vec<OutboxRow>, until_ms: u64) ->
             return Err(error.into());
         }
     };
-    let fence = ledger::Fence {
-        generation: u64::try_from(lock.fence().generation).unwrap_or_default(),
-        counter: u64::try_from(lock.fence().counter).unwrap_or_default(),
-    };
-    let begun = begin(app, moves, fence).await;
-    let (moves, held) = match begun {
+    let (moves, held) = match last_look(app, corp, moves, unknown, &lock).await {
         Ok((moves, held)) if !moves.is_empty() => (moves, held),
         other => {
             hands.unused(&permit).await;
@@ -172,6 +177,59 @@ async fn load(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Result<Vec<Mov
     Ok(moves)
 }
 
+/// What may leave the house now, looked at under the customers' lock: nobody else moves one of them meanwhile.
+async fn last_look(
+    app: &App,
+    corp: &CorpApp,
+    moves: Vec<Move>,
+    unknown: bool,
+    lock: &quota::Held,
+) -> Result<(Vec<Move>, HashMap<Uuid, Held>), Error> {
+    let moves = if unknown {
+        moves
+    } else {
+        within_limits(app, corp, moves).await?
+    };
+    if moves.is_empty() {
+        return Ok((moves, HashMap::new()));
+    }
+    let fence = ledger::Fence {
+        generation: u64::try_from(lock.fence().generation).unwrap_or_default(),
+        counter: u64::try_from(lock.fence().counter).unwrap_or_default(),
+    };
+    let (moves, held) = begin(app, moves, fence).await?;
+    if lock.lost().is_cancelled() {
+        take_back(app, corp, &moves, &held).await?;
+        return Ok((Vec::new(), HashMap::new()));
+    }
+    Ok((moves, held))
+}
+
+/// What was written down as begun and does not leave the house: it was no try, and no move.
+async fn take_back(
+    app: &App,
+    corp: &CorpApp,
+    moves: &[Move],
+    held: &HashMap<Uuid, Held>,
+) -> Result<(), Error> {
+    let now_ms = app.now_ms();
+    let due_ms = now_ms + jittered(BUSY_MS);
+    let steps: Vec<TransferStep> = moves
+        .iter()
+        .map(|one| {
+            let mut step = TransferStep::new(one.transfer.id, one.begun());
+            step.never_started = true;
+            step
+        })
+        .collect();
+    app.ledger.transfers().advance(&steps, now_ms).await?;
+    let finishes: Vec<Finish> = held
+        .values()
+        .map(|held| Finish::new(*held, Outcome::NotTried { due_ms }))
+        .collect();
+    verdict::write(app, corp, kind::TRANSFER, &finishes).await
+}
+
 /// The two moves in 90 natural days, by our own records, before anybody is asked.
 async fn within_limits(app: &App, corp: &CorpApp, moves: Vec<Move>) -> Result<Vec<Move>, Error> {
     let now_ms = app.now_ms();
@@ -232,11 +290,7 @@ async fn begin(
     let steps: Vec<TransferStep> = moves
         .iter()
         .map(|one| {
-            let state = match one.row.unknown_since_ms {
-                Some(_) => TransferState::Unknown,
-                None => TransferState::Submitted,
-            };
-            let mut step = TransferStep::new(one.transfer.id, state);
+            let mut step = TransferStep::new(one.transfer.id, one.begun());
             step.started_ms = Some(now_ms);
             step
         })

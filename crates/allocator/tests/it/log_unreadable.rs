@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     api_support::World,
     log_lost::{eventually, quiet_world},
-    outbox_lane::Forward,
+    lane_stage::Forward,
 };
 
 /// Nobody needs the payload to know who has whom: after a minute, in which a newer version could have read it, the entry

@@ -19,9 +19,12 @@ mod decide;
 mod guard;
 mod housekeeping;
 mod keys;
+mod lane_stage;
 mod log_lost;
 mod log_unreadable;
+
 mod lost;
 mod outbox_lane;
+mod outbox_transfer;
 mod poison;
 mod redis_setup;
