@@ -21,7 +21,8 @@ pub use error::Error;
 pub use id::{AllocationId, ChannelId, CorpId, MemberId, PoolId, Reason, RequestId, SubjectKey};
 pub use log::LogEntry;
 pub use op::{
-    Closing, Op, PresenceChange, Reassignment, Request, SetMember, Settlement, SettlementOutcome,
+    Assignment, Closing, Op, PresenceChange, Reassignment, Request, SetMember, Settlement,
+    SettlementOutcome,
 };
 pub use outcome::{
     Answer, Closed, Decision, MemberChange, Outcome, PoolChange, Reassigned, Settled, Woken,

@@ -38,6 +38,16 @@ pub struct Settlement {
     pub pool: PoolId,
     pub subject: SubjectKey,
     pub outcome: SettlementOutcome,
+    /// The assignment it is about; None: whatever the present one is, as entries of `settle.1` meant it.
+    pub expect: Option<Assignment>,
+}
+
+/// One assignment of an allocation, as somebody knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// None: it waits.
+    pub member: Option<MemberId>,
+    pub epoch: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,7 +141,7 @@ impl Op {
         match self {
             Op::Decide(_) => "decide.1",
             Op::Close(_) => "close.1",
-            Op::Settle(_) => "settle.1",
+            Op::Settle(_) => "settle.2",
             Op::Reassign(_) => "reassign.1",
             Op::Presence(_) => "presence.1",
             Op::SetMember(_) => "set_member.1",
@@ -155,12 +165,15 @@ impl Op {
                     SettlementOutcome::Kept(member) => ("KEPT", member.to_string()),
                     SettlementOutcome::Void(reason) => ("VOID", reason.to_string()),
                 };
+                let expect = settlement.expect.as_ref();
                 vec![
                     settlement.allocation.to_string(),
                     settlement.pool.to_string(),
                     settlement.subject.to_string(),
                     word.into(),
                     value,
+                    optional(expect.and_then(|expect| expect.member.as_ref())),
+                    optional(expect.map(|expect| &expect.epoch)),
                 ]
             }
             Op::Reassign(reassignment) => {
@@ -209,6 +222,14 @@ impl Op {
             "decide.1" => Op::Decide(many(&mut fields, parse_request)?),
             "close.1" => Op::Close(many(&mut fields, parse_closing)?),
             "settle.1" => Op::Settle(parse_settlement(&mut fields)?),
+            "settle.2" => {
+                let settlement = parse_settlement(&mut fields)?;
+                let (member, epoch) = (fields.optional()?, fields.optional()?);
+                Op::Settle(Settlement {
+                    expect: epoch.map(|epoch| Assignment { member, epoch }),
+                    ..settlement
+                })
+            }
             "reassign.1" => Op::Reassign(Reassignment {
                 allocation: fields.parse()?,
                 pool: fields.parse()?,
@@ -325,5 +346,6 @@ fn parse_settlement(fields: &mut Fields<'_>) -> Result<Settlement, Error> {
             ("VOID", reason) => SettlementOutcome::Void(reason.parse()?),
             (word, _) => return Err(Error::unreadable("settlement", word)),
         },
+        expect: None,
     })
 }

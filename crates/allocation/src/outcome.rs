@@ -64,6 +64,10 @@ pub enum Settled {
     Void {
         member: Option<MemberId>,
     },
+    /// It is another member's by now, or was given away and back: nothing changed.
+    Stale {
+        member: Option<MemberId>,
+    },
     /// It was settled like this before.
     Already,
     /// No such open allocation, or it waits and cannot be done.
@@ -172,6 +176,7 @@ impl Outcome {
                     Settled::Done { member } => ("DONE", member.to_string()),
                     Settled::Kept { from } => ("KEPT", optional(from.as_ref())),
                     Settled::Void { member } => ("VOID", optional(member.as_ref())),
+                    Settled::Stale { member } => ("STALE", optional(member.as_ref())),
                     Settled::Already => ("ALREADY", String::new()),
                     Settled::Unknown => ("UNKNOWN", String::new()),
                 };
@@ -265,6 +270,9 @@ fn parse_answer(op: &Op, fields: &mut Fields<'_>) -> Result<Answer, Error> {
                 from: fields.optional()?,
             },
             "VOID" => Settled::Void {
+                member: fields.optional()?,
+            },
+            "STALE" => Settled::Stale {
                 member: fields.optional()?,
             },
             word => {

@@ -92,6 +92,7 @@ fn unreadable_text_is_an_error_and_names_what_it_is() {
         ("decide.1", "a"),
         ("decide.9", ""),
         ("settle.1", "x\u{1f}y"),
+        ("settle.2", "x\u{1f}y"),
         ("wake.1", "g\u{1f}1\u{1f}2"),
     ] {
         assert!(
@@ -115,4 +116,24 @@ fn the_fold_refuses_gaps_and_other_outcomes() {
     assert!(corp.fold(&entry(2, "0\u{1f}0\u{1f}UNKNOWN\u{1f}")).is_err());
     assert!(corp.fold(&entry(1, "0\u{1f}0\u{1f}UNKNOWN\u{1f}")).is_ok());
     assert!(corp.fold(&entry(2, "0\u{1f}0\u{1f}CHANGED\u{1f}")).is_err());
+}
+
+/// Logs are kept for ever: what an older program wrote is read, and means what it meant.
+#[test]
+fn settlements_of_older_logs_name_no_assignment() {
+    let old = "01920000-0000-7000-8000-000000000001\u{1f}g\u{1f}fd1b2b75abdb49cc7c916bd56b71c8bc\u{1f}DONE\u{1f}";
+    let read = Op::parse("settle.1", old).unwrap();
+    let Op::Settle(settlement) = &read else {
+        panic!("{read:?}")
+    };
+    assert_eq!(settlement.expect, None);
+    assert_eq!(Op::parse(read.name(), &read.args_text()).unwrap(), read);
+    let named = Op::Settle(Settlement {
+        expect: Some(Assignment {
+            member: None,
+            epoch: 3,
+        }),
+        ..settlement.clone()
+    });
+    assert_eq!(Op::parse(named.name(), &named.args_text()).unwrap(), named);
 }

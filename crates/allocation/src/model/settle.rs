@@ -1,4 +1,4 @@
-//! What became of an allocation.
+//! What became of one assignment of an allocation.
 
 use super::Call;
 use crate::op::{Settlement, SettlementOutcome};
@@ -11,11 +11,17 @@ impl Call<'_> {
             pool,
             subject,
             outcome,
+            expect,
         } = settlement;
         let Some(mut open) = self.find(subject, pool, *allocation) else {
             return Settled::Unknown;
         };
         let former = open.member.clone();
+        if let Some(expect) = expect
+            && (expect.member != former || expect.epoch != open.epoch)
+        {
+            return Settled::Stale { member: former };
+        }
         match outcome {
             SettlementOutcome::Void(_) => {
                 self.drop_open(&open, subject);

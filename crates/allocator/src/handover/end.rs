@@ -1,7 +1,8 @@
 //! How a transfer's end settles its allocation. Settling twice is settling once, so every path may come here again.
 
 use allocation::{
-    AllocationId, MemberId, Reason, Reassigned, Reassignment, Settlement, SettlementOutcome,
+    AllocationId, Assignment, MemberId, Reason, Reassigned, Reassignment, Settled, Settlement,
+    SettlementOutcome,
 };
 use ledger::{Allocation, AllocationState, Found, Transfer, TransferState};
 use metrics::counter;
@@ -233,7 +234,8 @@ fn moving(transfer: &Transfer) -> bool {
 }
 
 /// Settles it, if it is as it was seen: the ledger runs behind, and whoever was given the customer a moment ago is not the
-/// one this is about. What is left so is looked at again.
+/// one this is about. What is left so is looked at again. The script compares once more; it is not called in vain,
+/// because each call is an entry in the log.
 async fn settled(
     corp: &CorpApp,
     allocation: &Allocation,
@@ -253,14 +255,21 @@ async fn settled(
         SettlementOutcome::Kept(_) => "kept",
         SettlementOutcome::Void(_) => "void",
     };
-    counter!("paidan_settled_total", "corp" => corp.id.to_string(), "outcome" => word).increment(1);
     let settlement = Settlement {
         allocation: allocation.id,
         pool: allocation.pool.clone(),
         subject: allocation.subject,
         outcome,
+        expect: Some(Assignment {
+            member: allocation.member.clone(),
+            epoch: allocation.epoch,
+        }),
     };
-    corp.roster.settle(settlement, "", None).await?;
+    let settled = corp.roster.settle(settlement, "", None).await?;
+    if !matches!(settled.answer, Settled::Stale { .. }) {
+        counter!("paidan_settled_total", "corp" => corp.id.to_string(), "outcome" => word)
+            .increment(1);
+    }
     corp.log_grew.notify_one();
     Ok(())
 }

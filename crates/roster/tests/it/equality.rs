@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use allocation::model::Corp;
-use allocation::{Closing, PoolConfig, Reassignment, RequestId, Settlement};
+use allocation::{Assignment, Closing, PoolConfig, Reassignment, RequestId, Settlement};
 use allocation::{
     Dump, Op, PresenceChange, SetMember, SettlementOutcome, Strategy as Rule, Weight,
 };
@@ -33,7 +33,7 @@ enum Step {
     SetPool(usize, i64, Rule, Vec<(usize, usize)>),
     RemovePool(usize, i64),
     Reassign(Index, Option<usize>, Vec<usize>, bool),
-    Settle(Index, u8, usize),
+    Settle(Index, u8, usize, u8),
 }
 
 fn subject_name() -> impl Strategy<Value = String> {
@@ -114,8 +114,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..POOLS.len(), -1..2i64).prop_map(|(pool, version)| Step::RemovePool(pool, version)),
         4 => (any::<Index>(), proptest::option::of(member_id()), vec(member_id(), 0..4), any::<bool>())
             .prop_map(|(which, to, exclude, stale)| Step::Reassign(which, to, exclude, stale)),
-        4 => (any::<Index>(), 0..3u8, member_id())
-            .prop_map(|(which, outcome, who)| Step::Settle(which, outcome, who)),
+        4 => (any::<Index>(), 0..3u8, member_id(), 0..5u8)
+            .prop_map(|(which, outcome, who, known)| Step::Settle(which, outcome, who, known)),
         1 => (select(&POOLS[..]), 0..4u32)
             .prop_map(|(name, limit)| Step::Op(Op::Wake { pool: pool(name), limit })),
         1 => Just(Step::Op(Op::Note)),
@@ -170,8 +170,14 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
                 expect_epoch: open.epoch + u64::from(stale && open.epoch % 3 == 1),
             })
         }
-        Step::Settle(which, outcome, who) => {
+        Step::Settle(which, outcome, who, known) => {
             let open = open(which)?;
+            let expect = match known {
+                0 => None,
+                1 => Some((Some(member(MEMBERS[who])), open.epoch)),
+                2 => Some((open.member, open.epoch + 1)),
+                _ => Some((open.member, open.epoch)),
+            };
             Op::Settle(Settlement {
                 allocation: open.allocation,
                 pool: open.pool,
@@ -181,6 +187,7 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
                     1 => SettlementOutcome::Kept(member(MEMBERS[who])),
                     _ => SettlementOutcome::Void(reason("refused")),
                 },
+                expect: expect.map(|(member, epoch)| Assignment { member, epoch }),
             })
         }
     })

@@ -1,6 +1,8 @@
-//! What became of an allocation.
+//! What became of one assignment of an allocation.
 
-use allocation::{Answer, Op, Settled, SettlementOutcome, Strategy};
+use allocation::{
+    Answer, Assignment, Op, Reassigned, Settled, Settlement, SettlementOutcome, Strategy,
+};
 
 use crate::support::*;
 
@@ -115,5 +117,53 @@ async fn one_that_waits_can_be_kept_or_void_but_not_done() {
     );
     assert_eq!(twin.model.waiting(&pool("g")), []);
     assert_eq!(twin.load("mz"), 1);
+    twin.compare().await;
+}
+
+/// Case 88: he was given to another meanwhile, or to another and back. What is told of the earlier assignment changes
+/// nothing of the present one.
+#[tokio::test]
+async fn a_late_word_about_an_earlier_assignment_changes_nothing() {
+    let mut twin = transfer().await;
+    let about = |who: Option<&str>, epoch, outcome: &SettlementOutcome| {
+        Op::Settle(Settlement {
+            expect: Some(Assignment {
+                member: who.map(member),
+                epoch,
+            }),
+            ..settlement("g", "wmC001", outcome.clone())
+        })
+    };
+    twin.cap("mb", 5).await;
+    for (to, epoch) in [("mb", 0), ("ma", 1)] {
+        let moved = Op::Reassign(reassignment("g", "wmC001", Some(to), epoch));
+        let answer = twin.apply(moved).await.answer;
+        assert!(matches!(
+            answer,
+            Answer::Reassigned(Reassigned::Moved { .. })
+        ));
+    }
+    let outcomes = [
+        SettlementOutcome::Done,
+        SettlementOutcome::Kept(member("mz")),
+        SettlementOutcome::Void(reason("refused")),
+    ];
+    let stale = Answer::Settled(Settled::Stale {
+        member: Some(member("ma")),
+    });
+    for outcome in &outcomes {
+        for (who, epoch) in [(Some("ma"), 0), (Some("mb"), 2), (None, 2), (Some("ma"), 3)] {
+            let answer = twin.apply(about(who, epoch, outcome)).await.answer;
+            assert_eq!(answer, stale, "{who:?} {epoch} {outcome:?}");
+        }
+    }
+    assert_eq!((twin.load("ma"), twin.load("mb")), (1, 0));
+    let done = Answer::Settled(Settled::Done {
+        member: member("ma"),
+    });
+    let answer = twin.apply(about(Some("ma"), 2, &outcomes[0])).await.answer;
+    assert_eq!(answer, done);
+    let again = twin.apply(about(Some("ma"), 2, &outcomes[0])).await.answer;
+    assert_eq!(again, Answer::Settled(Settled::Already));
     twin.compare().await;
 }

@@ -227,6 +227,7 @@ pub(crate) fn settlement(
         pool: pool(pool_name),
         subject: subject(subject_name),
         outcome,
+        expect: None,
     }
 }
 
