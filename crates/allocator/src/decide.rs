@@ -4,6 +4,7 @@
 
 pub mod dirty;
 mod marks;
+mod waiting;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -369,10 +370,12 @@ impl Turn {
             .iter()
             .map(|closed: &Closed| closed.subject)
             .collect();
-        let doubtful = closings
-            .into_iter()
-            .filter(|(closing, ..)| !ended.contains(&closing.subject));
-        self.marks.pairs.extend(doubtful.map(|(_, pair, _)| pair));
+        let mut doubtful = closings;
+        doubtful.retain(|(closing, ..)| !ended.contains(&closing.subject));
+        let waited = waiting::end(corp, doubtful.iter().map(|(closing, ..)| closing)).await?;
+        doubtful.retain(|(closing, ..)| !waited.contains(&closing.subject));
+        let pairs = doubtful.into_iter().map(|(_, pair, _)| pair);
+        self.marks.pairs.extend(pairs);
         Ok(())
     }
 

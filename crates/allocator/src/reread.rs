@@ -230,8 +230,8 @@ async fn decide(
     Ok(())
 }
 
-/// WeCom knows no relation: what this member had of the customer ends. A customer who is still on his way to the
-/// member is the transfer's business.
+/// WeCom knows no relation: what this member had of the customer ends, waiting for another included. A customer who is
+/// still on his way to the member is the transfer's business.
 async fn ended(
     app: &App,
     corp: &CorpApp,
@@ -242,10 +242,10 @@ async fn ended(
     let Ok(reason) = Reason::new("relation_gone") else {
         return Ok(());
     };
-    let his = |row: &&Allocation| {
-        row.state == AllocationState::Open
-            && row.settled_ms.is_some()
-            && row.member.as_ref() == Some(member)
+    let his = |row: &&Allocation| match row.state {
+        AllocationState::Open => row.settled_ms.is_some() && row.member.as_ref() == Some(member),
+        AllocationState::Waiting => row.holder.as_ref() == Some(member),
+        AllocationState::Closed => false,
     };
     let closings: Vec<Closing> = rows
         .iter()
@@ -253,7 +253,8 @@ async fn ended(
         .map(|row| Closing {
             subject,
             pool: Some(row.pool.clone()),
-            member: Some(member.clone()),
+            // None of one who waits.
+            member: row.member.clone(),
             allocation: Some(row.id),
             reason: reason.clone(),
         })

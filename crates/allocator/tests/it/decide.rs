@@ -103,3 +103,47 @@ async fn a_doubtful_batch_waits_for_the_log_as_it_was() {
         .unwrap();
     assert_eq!(awaited, None, "the next doubt is a new one");
 }
+
+/// A customer who left before anybody was free is not handed out when somebody is; whoever waits for another's sake, or
+/// whom another member lost, still is.
+#[tokio::test]
+async fn who_left_while_he_waited_is_not_handed_out() {
+    let (world, console) = world().await;
+    let (app, corp) = (world.app(), world.corp_app());
+    let off = json!({"members": [{"member": "zhangsan", "online": false}]});
+    console.put("/presence", off).await.ok();
+    let came = ["wmLeft", "wmDeleted", "wmStays"].map(|customer| added(customer, "c1"));
+    let left = [
+        event("del_follow_user", "wmLeft"),
+        event("del_external_contact", "wmDeleted"),
+        event("del_follow_user", "wmStays").replace("ZhangSan", "lisi"),
+    ];
+    for events in [came, left] {
+        let batch = read(&world, &events).await;
+        decide::decide(app, corp, &batch, false).await.unwrap();
+        // Twice is once.
+        world.written().await;
+        decide::decide(app, corp, &batch, true).await.unwrap();
+    }
+    console.on(&["zhangsan"]).await;
+    world.written().await;
+    let rows = console.all("/allocations").await;
+    let of = |customer: &str| {
+        let of = |row: &&serde_json::Value| row["customer"]["external_id"] == customer;
+        rows.iter().find(of).unwrap()
+    };
+    for (customer, reason) in [
+        ("wmLeft", "customer_left"),
+        ("wmDeleted", "member_deleted_customer"),
+    ] {
+        let row = of(customer);
+        assert_eq!(
+            (&row["state"], &row["close_reason"], &row["member"]),
+            (&json!("closed"), &json!(reason), &json!(null)),
+            "{customer}"
+        );
+    }
+    let member = of("wmStays")["member"].as_str().unwrap();
+    assert!(member.eq_ignore_ascii_case("zhangsan"), "{member}");
+    world.check().await;
+}

@@ -28,3 +28,4 @@ mod outbox_lane;
 mod outbox_transfer;
 mod poison;
 mod redis_setup;
+mod reread;
