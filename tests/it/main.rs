@@ -6,6 +6,7 @@ mod faults;
 mod large;
 mod limits;
 mod main_job;
+mod nobody_knows;
 mod probes;
 mod refusals;
 mod results;

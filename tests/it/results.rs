@@ -7,11 +7,11 @@ use ledger::{NewPool, Precondition, Trail, Transfer, TransferState, TransferStep
 use serde_json::{Value, json};
 use wecom_sim::{Act, Fault};
 
-const RESULT: &str = "externalcontact/transfer_result";
-const START: &str = "externalcontact/transfer_customer";
+pub(crate) const RESULT: &str = "externalcontact/transfer_result";
+pub(crate) const START: &str = "externalcontact/transfer_customer";
 
 /// One member takes all of desk's customers, and the simulator's own picture is not compared with what is scripted.
-fn one_taker(handover: &str) -> Options {
+pub(crate) fn one_taker(handover: &str) -> Options {
     Options {
         members: vec![("ma", 1)],
         allocator: format!("[audit]\nperiod_ms = 0\n[handover]\npoll_ms = 100\n{handover}\n"),
@@ -20,7 +20,7 @@ fn one_taker(handover: &str) -> Options {
 }
 
 /// So many customers on their way from desk to ma.
-async fn on_the_way(world: &World, count: usize) -> Vec<String> {
+pub(crate) async fn on_the_way(world: &World, count: usize) -> Vec<String> {
     let customers = world.scans("wmL", count).await;
     world.each_has_one(&customers).await;
     world.quiet().await;
@@ -31,7 +31,7 @@ async fn on_the_way(world: &World, count: usize) -> Vec<String> {
     customers
 }
 
-fn list(customers: &Value) -> Act {
+pub(crate) fn list(customers: &Value) -> Act {
     Act::Body(json!({"errcode": 0, "errmsg": "ok", "customer": customers, "next_cursor": ""}))
 }
 
@@ -41,13 +41,13 @@ fn row(world: &World, customer: &str, status: i64) -> Value {
     json!({"external_userid": customer, "status": status, "takeover_time": now_s})
 }
 
-fn script(world: &World, act: Act) -> String {
+pub(crate) fn script(world: &World, act: Act) -> String {
     let fault = Fault::new(RESULT, act);
     world.sim.add_fault(fault).expect("a fault")
 }
 
 /// These transfers are due to be looked at, as after an event that hints at them.
-async fn make_due(world: &World, customers: &[String]) -> Vec<Transfer> {
+pub(crate) async fn make_due(world: &World, customers: &[String]) -> Vec<Transfer> {
     let mut transfers = Vec::new();
     for customer in customers {
         transfers.push(world.transfer(customer).await);
