@@ -27,6 +27,9 @@ use crate::{
 };
 use marks::Marks;
 
+/// A delivery that is taken up this long after it came, by a replay or after an outage, is no news any more.
+pub const LATE_MS: u64 = 24 * 60 * 60 * 1000;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("inbox")]
@@ -176,6 +179,11 @@ pub async fn decide_again(
             plaintext: &delivery.plaintext,
         };
         let step = intake::step(&arrival, &routes, Uuid::now_v7());
+        let step = if is_late(delivery.received_ms, app.now_ms()) {
+            step.late()
+        } else {
+            step
+        };
         if let Some(outcome) = done.get(&id) {
             counter!("paidan_deliveries_total", "corp" => corp.id.to_string(), "outcome" => "repeated").increment(1);
             turn.marks.add_again(step, outcome);
@@ -195,6 +203,11 @@ pub async fn decide_again(
         .await?;
     corp.log_grew.notify_one();
     Ok(())
+}
+
+/// Whether a delivery is taken up too long after it came to be believed.
+pub fn is_late(received_ms: u64, now_ms: u64) -> bool {
+    received_ms < now_ms.saturating_sub(LATE_MS)
 }
 
 /// Of deliveries that were read before: those whose outcome is known. The log may hold outcomes that the ledger has
@@ -287,6 +300,10 @@ impl Turn {
             Step::Reread(pair) => {
                 self.marks.pairs.push(pair);
                 self.outcome(origin, "reread", "changed");
+            }
+            Step::Late(pair) => {
+                self.marks.pairs.push(pair);
+                self.outcome(origin, "reread", "late");
             }
             Step::CheckMember(userid) => {
                 self.marks.members.push(userid);

@@ -73,16 +73,25 @@ pub struct Replayable {
     pub matched: u64,
     /// Those that had no effect: without an outcome, ignored or discarded.
     pub replayable: u64,
+    /// Those of them that came before the time that was asked about.
+    pub late: u64,
 }
 
 impl Deliveries {
     /// Scrubbed ones are not counted.
-    pub async fn count(&self, corp: &CorpId, filter: &DeliveryFilter) -> Result<Replayable, Error> {
+    pub async fn count(
+        &self,
+        corp: &CorpId,
+        filter: &DeliveryFilter,
+        late_before_ms: u64,
+    ) -> Result<Replayable, Error> {
         let mut work = self.db.single().await?;
         let query = work
             .query_once(
                 "SELECT count(*) AS matched,
-                    count(*) FILTER (WHERE o.outcome IS NULL OR o.outcome IN ('ignored', 'discarded')) AS replayable
+                    count(*) FILTER (WHERE o.outcome IS NULL OR o.outcome IN ('ignored', 'discarded')) AS replayable,
+                    count(*) FILTER (WHERE (o.outcome IS NULL OR o.outcome IN ('ignored', 'discarded'))
+                        AND d.received_at < $11) AS late
                  FROM deliveries AS d LEFT JOIN delivery_outcomes AS o
                     ON o.corp_id = d.corp_id AND o.delivery = d.id AND o.received_at = d.received_at
                  WHERE d.corp_id = $1 AND d.scrubbed_at IS NULL
@@ -102,12 +111,14 @@ impl Deliveries {
             .bind(filter.unreadable)
             .bind(filter.subject.map(|subject| subject.to_string()))
             .bind(at_option(filter.received_from_ms))
-            .bind(at_option(filter.received_before_ms));
+            .bind(at_option(filter.received_before_ms))
+            .bind(at(late_before_ms));
         let row = work.fetch_one(query).await?;
         work.end().await?;
         Ok(Replayable {
             matched: row.number("matched")?,
             replayable: row.number("replayable")?,
+            late: row.number("late")?,
         })
     }
 

@@ -23,7 +23,7 @@ use super::{
     when::When,
     work,
 };
-use crate::reception::intake::WECOM;
+use crate::{decide, reception::intake::WECOM};
 
 const LONGEST_NOTE: usize = 500;
 
@@ -196,10 +196,13 @@ struct ReplayCount {
     matched: u64,
     /// Those that had no effect yet: without an outcome, or ignored. The others are left alone.
     replayable: u64,
+    /// Those of them that came more than a day ago. Their welcome codes are dead, and what they say may not be true any
+    /// more: WeCom is asked instead (outcome `reread`, reason `late`).
+    late: u64,
 }
 
 /// Takes deliveries of a span of time up again, as if they had just come: after a channel or pool was put right. Those
-/// that had their effect are left alone. With `dry_run` it counts (200), otherwise it begins an operation (202).
+/// that had their effect are left alone; of those that came more than a day ago WeCom is asked what is true now. With `dry_run` it counts (200), otherwise it begins an operation (202).
 #[utoipa::path(post, path = "/deliveries/replay", tag = "deliveries", operation_id = "replay_deliveries", params(DryRun),
     request_body = Replay,
     responses((status = 200, body = ReplayCount), (status = 202, body = OperationView), Refusals))]
@@ -230,11 +233,14 @@ async fn replay(
         received_before_ms: Some(wanted.received_before.0),
         ..DeliveryFilter::default()
     };
-    let count = ctx.app.ledger.deliveries().count(ctx.id(), &filter).await?;
+    let late_before_ms = ctx.app.now_ms().saturating_sub(decide::LATE_MS);
+    let deliveries = ctx.app.ledger.deliveries();
+    let count = deliveries.count(ctx.id(), &filter, late_before_ms).await?;
     if query.dry_run {
         return Ok(Answer(ReplayCount {
             matched: count.matched,
             replayable: count.replayable,
+            late: count.late,
         })
         .into_response());
     }
@@ -244,6 +250,7 @@ async fn replay(
         "endpoint": wanted.endpoint,
         "event": wanted.event,
         "change_type": wanted.change_type,
+        "late": count.late,
     });
     begin(&ctx, work::DELIVERIES, count.matched, &request, wanted.note).await
 }
@@ -278,11 +285,13 @@ async fn replay_one(
             "Its customer was forgotten, so there is nothing to read.",
         ));
     }
+    let replayable = work::is_replayable(&row);
+    let late = replayable && decide::is_late(row.delivery.received_ms, ctx.app.now_ms());
     if query.dry_run {
-        let replayable = u64::from(work::is_replayable(&row));
         return Ok(Answer(ReplayCount {
             matched: 1,
-            replayable,
+            replayable: replayable.into(),
+            late: late.into(),
         })
         .into_response());
     }
@@ -290,7 +299,7 @@ async fn replay_one(
         &ctx,
         work::DELIVERIES,
         1,
-        &json!({"delivery": row.delivery.id}),
+        &json!({"delivery": row.delivery.id, "late": u64::from(late)}),
         wanted.note,
     )
     .await

@@ -41,7 +41,9 @@ impl Marks {
                 self.transfer(&context.subject_id, context.holder.as_deref());
             }
             (Step::Decide { context, .. }, "ignored") => self.homeless(&context),
-            (Step::Close { pair, .. }, "closed") | (Step::Reread(pair), "reread") => {
+            (Step::Close { pair, .. }, "closed")
+            | (Step::Reread(pair), "reread")
+            | (Step::Late(pair), "reread" | "closed" | "ignored") => {
                 self.pairs.push(pair);
             }
             (

@@ -54,10 +54,31 @@ pub enum Step {
     },
     /// The event does not say what is true now.
     Reread(Pair),
+    /// It would have said, but is taken up too long after it came.
+    Late(Pair),
     /// The member may have left, or may be back.
     CheckMember(String),
     /// Kept as it came, and nothing else.
     Ignore(&'static str),
+}
+
+impl Step {
+    /// The same, long after the event: welcome codes are dead, and whoever came may have left since. What was news is a
+    /// reason to ask WeCom now; what was one already stays it.
+    #[must_use]
+    pub fn late(self) -> Self {
+        match self {
+            Self::Decide { context, .. } => match context.holder {
+                Some(userid) => Self::Late(Pair {
+                    userid,
+                    external_userid: context.subject_id,
+                }),
+                None => Self::Ignore("late"),
+            },
+            Self::Close { pair, .. } => Self::Late(pair),
+            other => other,
+        }
+    }
 }
 
 /// One event and where it came from.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allocator::{api::work, decide, record};
-use inbox::{Consumer, Group, NewDelivery};
+use inbox::{Consumer, Delivery, DeliveryId, EntryId, Group, NewDelivery};
 use ledger::Role;
 use serde_json::{Value, json};
 
@@ -178,7 +178,7 @@ async fn a_replay_takes_up_what_had_no_effect() {
         .await;
     assert_eq!(
         (count.status.as_u16(), count.json()),
-        (200, json!({"matched": 6, "replayable": 5}))
+        (200, json!({"matched": 6, "replayable": 5, "late": 0}))
     );
     // One alone.
     let one = console
@@ -282,4 +282,68 @@ async fn an_operation_can_be_cancelled_and_taken_over() {
     assert_eq!(console.all("/operations").await.len(), 2);
     assert_eq!(console.all("/operations?state=done").await.len(), 1);
     assert_eq!(console.get("/operations/nonsense").await.status, 404);
+}
+
+/// Replayed a day and more after it came an event is no news: it is said before and after, and WeCom is asked instead.
+#[tokio::test]
+async fn a_late_replay_asks_wecom_instead() {
+    let world = World::new().await;
+    let console = world.operator().await;
+    world.pool(&console, "p1", &[("zhangsan", 1.0)]).await;
+    let hour_ms = 60 * 60 * 1000;
+    let now_ms = world.app().now_ms();
+    // Nobody knew the State, so nothing came of them when they came.
+    let texts = ["wmLate", "wmFresh"].map(|customer| added(customer, "late"));
+    let mut ids = Vec::new();
+    for (n, (text, age_ms)) in (1..).zip(texts.into_iter().zip([25 * hour_ms, hour_ms])) {
+        let delivery = Delivery {
+            entry: EntryId::MIN,
+            id: DeliveryId([n; 32]),
+            endpoint: "main".to_owned(),
+            received_ms: now_ms - age_ms,
+            plaintext: text,
+            tries: 0,
+            again: false,
+        };
+        ids.push(delivery.id.to_string());
+        record::record(world.app(), world.corp_app(), &[delivery])
+            .await
+            .unwrap();
+    }
+    let channel = json!({"name": "x", "pool": "p1", "states": ["late"]});
+    console.put("/channels/c1", channel).await.ok();
+    let range = json!({"received_after": "2026-01-01T00:00:00Z", "received_before": "2100-01-01T00:00:00Z"});
+    let count = console
+        .post("/deliveries/replay?dry_run=true", range.clone())
+        .await
+        .ok();
+    assert_eq!(count, json!({"matched": 2, "replayable": 2, "late": 1}));
+    let path = format!("/deliveries/{}/replay?dry_run=true", ids[0]);
+    let one = console.post(&path, json!({})).await.ok();
+    assert_eq!(one, json!({"matched": 1, "replayable": 1, "late": 1}));
+
+    let begun = console.post("/deliveries/replay", range.clone()).await.ok();
+    assert_eq!(begun["request"]["late"], 1);
+    world.work().await;
+    assert_eq!(ended(&console, &begun).await["done"], 2);
+    let of = async |id: &str| console.get(&format!("/deliveries/{id}")).await.ok();
+    let (late, fresh) = (of(&ids[0]).await, of(&ids[1]).await);
+    assert_eq!(
+        (&late["outcome"], &late["reason"], &fresh["outcome"]),
+        (&json!("reread"), &json!("late"), &json!("decided"))
+    );
+    let rows = console.all("/allocations").await;
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0]["customer"]["external_id"], "wmFresh");
+    let key = format!("{{{}}}:v1:dirty:pair", world.corp);
+    let marked = test_redis::shared().cli(&["ZRANGE", &key, "0", "-1"]);
+    assert!(
+        marked.contains("wmLate") && !marked.contains("wmFresh"),
+        "{marked}"
+    );
+    let count = console
+        .post("/deliveries/replay?dry_run=true", range)
+        .await
+        .ok();
+    assert_eq!(count, json!({"matched": 2, "replayable": 0, "late": 0}));
 }
