@@ -1,4 +1,4 @@
-//! Who got whom: reading, and marking what has been carried out. The log writer makes and ends them.
+//! Who got whom: reading. The log writer makes them, and ends them.
 
 mod about;
 mod list;
@@ -12,7 +12,6 @@ use uuid::Uuid;
 
 use crate::Error;
 use crate::connection::Db;
-use crate::error::retry;
 use crate::log_write::column;
 use crate::row::Columns;
 use crate::times::at;
@@ -301,39 +300,6 @@ impl Allocations {
             })
             .collect();
         Ok(UnsettledPage { rows, next })
-    }
-
-    /// Marks as carried out what Redis has settled, should the log entry that says so be under way still. Twice is
-    /// once: the first mark stands. `how` is `done` or `kept`.
-    pub async fn mark_settled(
-        &self,
-        corp: &CorpId,
-        settled: &[(AllocationId, &'static str)],
-        now_ms: u64,
-    ) -> Result<u64, Error> {
-        let mut rows = settled.to_vec();
-        rows.sort();
-        rows.dedup_by_key(|(id, _)| *id);
-        retry(|| async {
-            let mut work = self.db.single().await?;
-            let query = work
-                .query(
-                    "WITH locked AS (
-                        SELECT a.id, s.how FROM allocations AS a
-                        JOIN unnest($2::uuid[], $3::text[]) AS s (id, how) ON s.id = a.id
-                        WHERE a.corp_id = $1 AND a.settled_at IS NULL ORDER BY a.id FOR UPDATE OF a)
-                     UPDATE allocations AS a SET settled_at = $4, settled_as = locked.how
-                     FROM locked WHERE a.id = locked.id",
-                )
-                .bind(corp.as_str())
-                .bind(column(&rows, |(id, _)| id.0))
-                .bind(column(&rows, |(_, how)| *how))
-                .bind(at(now_ms));
-            let marked = work.execute(query).await?;
-            work.end().await?;
-            Ok(marked)
-        })
-        .await
     }
 }
 

@@ -127,19 +127,6 @@ impl Outbox {
             .collect())
     }
 
-    /// Makes a lease longer; false: the row is not ours any more.
-    pub async fn renew(&self, held: &Held, until_ms: u64) -> Result<bool, Error> {
-        let mut work = self.db.single().await?;
-        let query = work
-            .query("UPDATE outbox SET lease_until = $3 WHERE id = $1 AND attempts = $2 AND state = 'running'")
-            .bind(held.id)
-            .bind(held.attempt)
-            .bind(at(until_ms));
-        let renewed = work.execute(query).await? > 0;
-        work.end().await?;
-        Ok(renewed)
-    }
-
     /// Takes back rows whose lease is over: what had not left the house goes back to its place in the queue, what is of
     /// a kind that may be repeated goes to its end; of the rest nobody knows. Ends what is past its deadline.
     pub async fn reap(

@@ -104,26 +104,6 @@ impl Outbox {
             .collect())
     }
 
-    /// Gives rows back untried, to be taken again from `due_ms` on.
-    pub async fn reschedule(
-        &self,
-        held: &[Held],
-        due_ms: u64,
-        now_ms: u64,
-    ) -> Result<Vec<Uuid>, Error> {
-        let outcome = Outcome::NotTried { due_ms };
-        let finishes: Vec<Finish> = held
-            .iter()
-            .map(|held| Finish::new(*held, outcome))
-            .collect();
-        self.finish(&finishes, now_ms).await
-    }
-
-    /// Gives rows back untried, for whoever comes next.
-    pub async fn release(&self, held: &[Held], now_ms: u64) -> Result<Vec<Uuid>, Error> {
-        self.reschedule(held, now_ms, now_ms).await
-    }
-
     async fn try_finish(&self, rows: &[&Finish], now_ms: u64) -> Result<HashSet<Uuid>, Error> {
         let mut work = self.db.single().await?;
         // A fence is compared once `begin` has written it for this attempt; before that the attempt is enough.

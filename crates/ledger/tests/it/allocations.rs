@@ -354,35 +354,23 @@ async fn what_is_not_carried_out_is_driven_again_until_it_is() {
             .rows
             .is_empty()
     );
-    let marks = [
-        (allocation(2), "kept"),
-        (allocation(1), "done"),
-        (allocation(9), "done"),
-    ];
-    assert_eq!(
-        allocations
-            .mark_settled(&setup.corp, &marks, T0 + 60)
-            .await
-            .unwrap(),
-        2
-    );
-    assert_eq!(
-        allocations
-            .mark_settled(&setup.corp, &marks, T0 + 70)
-            .await
-            .unwrap(),
-        0
-    );
+    let settled = |n, how| Change::Settled {
+        allocation: allocation(n),
+        how,
+    };
+    setup
+        .write(vec![
+            settled(1, SettledAs::Done),
+            settled(
+                2,
+                SettledAs::Kept {
+                    member: member("mA"),
+                    moved: false,
+                },
+            ),
+        ])
+        .await;
     assert!(unsettled(None).await.is_empty());
-    let row = allocations
-        .get(&setup.corp, allocation(2))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(
-        (row.settled_ms, row.settled_as.as_deref()),
-        (Some(T0 + 60), Some("kept"))
-    );
 }
 
 #[tokio::test]

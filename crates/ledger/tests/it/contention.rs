@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use ledger::{Change, Claim, Config, Ledger, NewDelivery};
+use ledger::{Change, Claim, Config, Finish, Ledger, NewDelivery, Outcome};
 
 use crate::setup::{Setup, T0, batch, customer, decided, effect, entry, setup_with, subject};
 
@@ -57,14 +57,10 @@ async fn few_connections_serve_many_callers() {
                 lease_ms: 9_000,
             };
             let rows = ledger.outbox().claim(&claim, T0 + 9).await.unwrap();
-            ledger
-                .outbox()
-                .release(
-                    &rows.iter().map(ledger::OutboxRow::held).collect::<Vec<_>>(),
-                    T0,
-                )
-                .await
-                .unwrap();
+            let back =
+                |row: &ledger::OutboxRow| Finish::new(row.held(), Outcome::NotTried { due_ms: T0 });
+            let back: Vec<Finish> = rows.iter().map(back).collect();
+            ledger.outbox().finish(&back, T0).await.unwrap();
             ledger
                 .allocations()
                 .unsettled(&corp, T0 + 1_000, None, 5)

@@ -271,8 +271,9 @@ async fn outcomes_are_written_as_told() {
         (Some(T0 + 11), 2)
     );
     let held = again[0].held();
+    let put_off = Outcome::NotTried { due_ms: due_ms + 9 };
     outbox
-        .reschedule(&[held], due_ms + 9, due_ms + 1)
+        .finish(&[Finish::new(held, put_off)], due_ms + 1)
         .await
         .unwrap();
     let row = get(&setup, held.id).await;
