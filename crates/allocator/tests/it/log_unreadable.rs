@@ -12,8 +12,8 @@ use uuid::Uuid;
 
 use crate::{
     api_support::World,
-    log_lost::{eventually, quiet_world},
     lane_stage::Forward,
+    log_lost::{eventually, quiet_world},
 };
 
 /// Nobody needs the payload to know who has whom: after a minute, in which a newer version could have read it, the entry

@@ -22,7 +22,6 @@ mod keys;
 mod lane_stage;
 mod log_lost;
 mod log_unreadable;
-
 mod lost;
 mod outbox_lane;
 mod outbox_transfer;
