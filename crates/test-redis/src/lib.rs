@@ -11,6 +11,7 @@
 //! ```
 
 mod keeper;
+mod launch;
 mod lua_header;
 mod proxy;
 mod server;

@@ -1,7 +1,7 @@
 //! One private `redis-server`: start on a free port, kill, restart in place, talk to it.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::Write;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig, MultiplexedConnection};
 
-use crate::keeper;
+use crate::launch::{START_LIMIT, Until, launch};
 
 /// How the server keeps what it was told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,8 +54,6 @@ pub struct Server {
     options: Options,
 }
 
-/// Long enough for a busy machine, short enough that a broken one does not hang a run.
-const START_LIMIT: Duration = Duration::from_secs(20);
 const PREFIX: &str = "test-redis-";
 const PORT_TRIES: usize = 50;
 
@@ -72,7 +70,7 @@ impl Server {
             .expect("a temporary folder");
         for _ in 0..PORT_TRIES {
             let port = options.port.unwrap_or_else(next_port);
-            if let Some(child) = launch(port, dir.path(), &options) {
+            if let Some(child) = launch(port, dir.path(), &options, Until::Loaded) {
                 let server = Server {
                     child: Mutex::new(Some(child)),
                     port,
@@ -186,11 +184,23 @@ impl Server {
     /// # Panics
     /// When the port is not to be had again.
     pub fn restart(&self) {
+        self.restart_until(Until::Loaded);
+    }
+
+    /// As [`restart`](Self::restart), but returns while the data may still be loading.
+    ///
+    /// # Panics
+    /// When the port is not to be had again.
+    pub fn restart_loading(&self) {
+        self.restart_until(Until::Listening);
+    }
+
+    fn restart_until(&self, until: Until) {
         self.kill();
         self.mend_append_only_file();
         let deadline = Instant::now() + START_LIMIT;
         loop {
-            if let Some(child) = launch(self.port, self.dir.path(), &self.options) {
+            if let Some(child) = launch(self.port, self.dir.path(), &self.options, until) {
                 *self.lock() = Some(child);
                 return;
             }
@@ -289,116 +299,6 @@ fn next_port() -> u16 {
     NEXT.compare_exchange(0, random, Ordering::Relaxed, Ordering::Relaxed)
         .ok();
     FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT
-}
-
-/// None when the server ended by itself, which means that the port was taken.
-fn launch(port: u16, dir: &Path, options: &Options) -> Option<Child> {
-    let mut command = Command::new("redis-server");
-    if let Some((name, primary)) = &options.sentinel_of {
-        command
-            .arg(sentinel_file(dir, name, *primary))
-            .arg("--sentinel");
-        command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
-        return answering(port, command);
-    }
-    command
-        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-        .args(["--save", "", "--enable-debug-command", "local"])
-        .args(["--repl-diskless-sync-delay", "0"])
-        .args(["--maxmemory-policy", "noeviction", "--protected-mode", "no"])
-        .arg("--dir")
-        .arg(dir);
-    let fsync = match options.appendonly {
-        AppendOnly::Off => None,
-        AppendOnly::Always => Some("always"),
-        AppendOnly::EverySec => Some("everysec"),
-        AppendOnly::No => Some("no"),
-    };
-    match fsync {
-        Some(fsync) => command.args(["--appendonly", "yes", "--appendfsync", fsync]),
-        None => command.args(["--appendonly", "no"]),
-    };
-    if options.cluster {
-        // The default bus port, port + 10000, would reach into the range of outgoing ports.
-        let bus = port - 8_000;
-        command.args([
-            "--cluster-enabled",
-            "yes",
-            "--cluster-port",
-            &bus.to_string(),
-        ]);
-    }
-    if let Some(maxmemory) = &options.maxmemory {
-        command.args(["--maxmemory", maxmemory]);
-    }
-    if let Some(primary) = options.replica_of {
-        command.args(["--replicaof", &format!("127.0.0.1 {primary}")]);
-    }
-    command.args(&options.args);
-    answering(port, command)
-}
-
-/// A sentinel writes what it learns into its file; one that is there already is kept.
-fn sentinel_file(dir: &Path, name: &str, primary: u16) -> std::path::PathBuf {
-    let file = dir.join("sentinel.conf");
-    if !file.exists() {
-        let lines = format!(
-            "dir {dir}\nsentinel monitor {name} 127.0.0.1 {primary} 1\n\
-             sentinel down-after-milliseconds {name} 300\n\
-             sentinel failover-timeout {name} 2000\n",
-            dir = dir.display()
-        );
-        std::fs::write(&file, lines).expect("a writable folder");
-    }
-    file
-}
-
-/// Starts it and waits until it answers. None when it ended by itself.
-fn answering(port: u16, command: Command) -> Option<Child> {
-    let mut child = keeper::spawn(command)
-        .expect("setpriv and redis-server (Debian: apt-get install redis-server util-linux)");
-    let deadline = Instant::now() + START_LIMIT;
-    loop {
-        // INFO is answered while data are loading too; the process id tells ours from another server
-        // that holds the port.
-        if process_id_at(port) == Some(child.id()) {
-            return Some(child);
-        }
-        if child
-            .try_wait()
-            .expect("the state of redis-server")
-            .is_some()
-        {
-            return None;
-        }
-        if Instant::now() > deadline {
-            child.kill().expect("SIGKILL");
-            child.wait().expect("the killed server");
-            panic!("redis-server did not answer on port {port} within {START_LIMIT:?}");
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn process_id_at(port: u16) -> Option<u32> {
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
-    stream.write_all(b"INFO server\r\n").ok()?;
-    let mut text = Vec::new();
-    let mut buffer = [0; 4096];
-    loop {
-        let n = stream.read(&mut buffer).ok().filter(|n| *n > 0)?;
-        text.extend_from_slice(&buffer[..n]);
-        let answer = String::from_utf8_lossy(&text);
-        let id = answer
-            .split("process_id:")
-            .nth(1)
-            .and_then(|rest| rest.split_once("\r\n"));
-        if let Some((id, _)) = id {
-            return id.parse().ok();
-        }
-    }
 }
 
 fn signal(pid: u32, name: &str) {

@@ -70,6 +70,25 @@ async fn half_a_script_is_cut_off_for_good() {
     );
 }
 
+/// What a test does first after a restart must not be refused because the data are still being loaded.
+#[tokio::test]
+async fn a_restarted_server_has_its_data() {
+    let server = Server::start(Options {
+        appendonly: AppendOnly::Always,
+        // Microseconds a command; Redis looks up from loading after each 1,024 of them.
+        args: ["--key-load-delay", "100"].map(String::from).to_vec(),
+        ..Options::default()
+    });
+    let mut pipe = redis::pipe();
+    for n in 0..4_000 {
+        pipe.set(n, n).ignore();
+    }
+    let mut connection = server.connection().await;
+    pipe.exec_async(&mut connection).await.unwrap();
+    server.restart();
+    assert_eq!(server.cli(&["DBSIZE"]), "4000");
+}
+
 #[tokio::test]
 async fn one_node_cluster_takes_writes() {
     let mut connection = test_redis::shared_cluster().cluster_connection().await;

@@ -157,7 +157,7 @@ async fn a_loading_server_is_waited_for() {
     pipe.exec_async(&mut outside).await.unwrap();
     f.append(&["a"]).await;
 
-    server.restart();
+    server.restart_loading();
     let lazy = inbox(connect::connect_lazy(&hasty(&server.url())).unwrap());
     let mut loading = 0;
     let begun = Instant::now();
