@@ -1,5 +1,6 @@
 //! Raw deliveries and what became of them. Recording and deciding run side by side; either may be first.
 
+mod outcomes;
 mod retention;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,11 +14,12 @@ use crate::change::DeliveryOutcome;
 use crate::connection::{Db, Work};
 use crate::cursor::{Page, PageRequest, Window};
 use crate::error::retry;
-use crate::log_write::column;
+use crate::log_write::{Meeting, column};
 use crate::row::Columns;
 use crate::text::{clean, clean_option};
 use crate::times::{at, at_option};
 
+pub(crate) use outcomes::write_outcomes;
 pub use retention::OldDay;
 
 const CHUNK: usize = 5_000;
@@ -123,6 +125,18 @@ macro_rules! list {
     };
 }
 
+macro_rules! record {
+    ($rest:literal) => {
+        concat!(
+            "INSERT INTO deliveries (corp_id, id, received_at, endpoint, body, event, change_type, event_at, subject,
+                problem)
+             SELECT $1, * FROM unnest($2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::text[],
+                $8::timestamptz[], $9::text[], $10::text[])",
+            $rest
+        )
+    };
+}
+
 const FORWARD: &str = list!(
     "AND ($11::timestamptz IS NULL OR (d.received_at, d.id) < ($11, $12))
      ORDER BY d.received_at DESC, d.id DESC LIMIT $13"
@@ -142,22 +156,30 @@ impl Deliveries {
         let rows: Vec<&NewDelivery> = sorted.into_values().collect();
         let mut new = 0;
         for chunk in rows.chunks(CHUNK) {
-            new += retry(|| self.try_record(corp, chunk)).await?;
+            let recorded = retry(|| self.try_record(corp, chunk, Meeting::Nothing)).await;
+            new += match recorded {
+                Err(error) if error.is_duplicate() => {
+                    retry(|| self.try_record(corp, chunk, Meeting::Rows)).await?
+                }
+                recorded => recorded?,
+            };
         }
         Ok(new)
     }
 
-    async fn try_record(&self, corp: &CorpId, rows: &[&NewDelivery]) -> Result<u64, Error> {
+    async fn try_record(
+        &self,
+        corp: &CorpId,
+        rows: &[&NewDelivery],
+        meeting: Meeting,
+    ) -> Result<u64, Error> {
         let mut work = self.db.transaction().await?;
         make_partitions(&mut work, rows.iter().map(|row| row.received_ms)).await?;
         let query = work
-            .query(
-                "INSERT INTO deliveries (corp_id, id, received_at, endpoint, body, event, change_type, event_at,
-                    subject, problem)
-                 SELECT $1, * FROM unnest($2::text[], $3::timestamptz[], $4::text[], $5::text[], $6::text[],
-                    $7::text[], $8::timestamptz[], $9::text[], $10::text[])
-                 ON CONFLICT DO NOTHING",
-            )
+            .query(match meeting {
+                Meeting::Nothing => record!(""),
+                Meeting::Rows => record!(" ON CONFLICT DO NOTHING"),
+            })
             .bind(corp.as_str())
             .bind(column(rows, |row| clean(&row.id)))
             .bind(column(rows, |row| at(row.received_ms)))
@@ -166,7 +188,9 @@ impl Deliveries {
             .bind(column(rows, |row| clean_option(row.event.as_ref())))
             .bind(column(rows, |row| clean_option(row.change_type.as_ref())))
             .bind(column(rows, |row| at_option(row.event_ms)))
-            .bind(column(rows, |row| row.subject.map(|subject| subject.to_string())))
+            .bind(column(rows, |row| {
+                row.subject.map(|subject| subject.to_string())
+            }))
             .bind(column(rows, |row| clean_option(row.problem.as_ref())));
         let new = work.execute(query).await?;
         work.commit().await?;
@@ -183,7 +207,7 @@ impl Deliveries {
         let outcomes: Vec<_> = outcomes.iter().map(|outcome| (outcome, now_ms)).collect();
         retry(|| async {
             let mut work = self.db.transaction().await?;
-            write_outcomes(&mut work, corp, &outcomes).await?;
+            write_outcomes(&mut work, corp, &outcomes, Meeting::Rows).await?;
             work.commit().await
         })
         .await
@@ -337,43 +361,6 @@ pub(crate) async fn make_partitions(
         .query("SELECT coalesce(sum(make_delivery_partitions(day, day)), 0) AS made FROM unnest($1::date[]) AS day")
         .bind(days.into_iter().collect::<Vec<_>>());
     work.fetch_one(query).await?.number("made")
-}
-
-/// Outcomes with the time they were known.
-pub(crate) async fn write_outcomes(
-    work: &mut Work,
-    corp: &CorpId,
-    outcomes: &[(&DeliveryOutcome, u64)],
-) -> Result<(), Error> {
-    if outcomes.is_empty() {
-        return Ok(());
-    }
-    // The last one of a delivery counts: one statement cannot write a row twice.
-    let last: BTreeMap<(&str, u64), &(&DeliveryOutcome, u64)> = outcomes
-        .iter()
-        .map(|row| ((row.0.delivery.as_str(), row.0.received_ms), row))
-        .collect();
-    let rows: Vec<_> = last.into_values().collect();
-    make_partitions(work, rows.iter().map(|(outcome, _)| outcome.received_ms)).await?;
-    for chunk in rows.chunks(CHUNK) {
-        let query = work
-            .query(
-                "INSERT INTO delivery_outcomes (corp_id, delivery, received_at, at, outcome, reason, allocation_id)
-                 SELECT $1, * FROM unnest($2::text[], $3::timestamptz[], $4::timestamptz[], $5::text[], $6::text[],
-                    $7::uuid[])
-                 ON CONFLICT (corp_id, delivery, received_at) DO UPDATE SET at = excluded.at,
-                    outcome = excluded.outcome, reason = excluded.reason, allocation_id = excluded.allocation_id",
-            )
-            .bind(corp.as_str())
-            .bind(column(chunk, |(outcome, _)| clean(&outcome.delivery)))
-            .bind(column(chunk, |(outcome, _)| at(outcome.received_ms)))
-            .bind(column(chunk, |(_, known_ms)| at(*known_ms)))
-            .bind(column(chunk, |(outcome, _)| clean(&outcome.outcome)))
-            .bind(column(chunk, |(outcome, _)| clean_option(outcome.reason.as_ref())))
-            .bind(column(chunk, |(outcome, _)| outcome.allocation.map(|id| id.0)));
-        work.execute(query).await?;
-    }
-    Ok(())
 }
 
 fn read(row: &PgRow) -> Result<Delivery, Error> {

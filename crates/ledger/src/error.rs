@@ -68,6 +68,16 @@ impl Error {
         }
     }
 
+    /// A row stands in the way of a new one.
+    pub(crate) fn is_duplicate(&self) -> bool {
+        match self {
+            Error::Database(error) => error
+                .as_database_error()
+                .is_some_and(|database| database.is_unique_violation()),
+            _ => false,
+        }
+    }
+
     pub(crate) fn unreadable(what: &'static str, problem: impl ToString) -> Error {
         Error::Unreadable {
             what,

@@ -1,5 +1,7 @@
 //! The one writer of a corp's log: whoever holds the corp's row.
 
+mod allocations;
+mod customers;
 mod fold;
 mod rows;
 
@@ -12,7 +14,7 @@ use crate::corps::{LogRow, read_log_row};
 use crate::row::{Columns, signed};
 use crate::{Error, Ledger};
 use fold::Folded;
-pub(crate) use rows::column;
+pub(crate) use rows::{Meeting, column};
 
 /// Holds the corp's row. Dropped, it writes nothing and gives the row back.
 #[derive(Debug)]
@@ -168,15 +170,14 @@ impl LogWrite {
             self.release().await?;
             return Ok(written);
         };
-        let mut written = Written {
+        rows::log(&mut self.work, &self.corp, batch.generation, new).await?;
+        let changed = self.changes(&Folded::of(new)).await?;
+        let written = Written {
             log_seq: last.seq,
             entries: new.len(),
             generation: self.generation,
-            ..Written::default()
+            ..changed
         };
-        rows::log(&mut self.work, &self.corp, batch.generation, new).await?;
-        let folded = Folded::of(new);
-        rows::changes(&mut self.work, &self.corp, folded, &mut written).await?;
         let query = self
             .work
             .query("UPDATE corps SET log_seq = $2 WHERE corp_id = $1")
@@ -188,6 +189,22 @@ impl LogWrite {
             Err(Error::Unavailable(source)) => Err(Error::CommitUnknown(source)),
             Err(error) => Err(error),
         }
+    }
+
+    /// As if nothing stood in the way; if something does, once more with a look for it.
+    async fn changes(&mut self, folded: &Folded<'_>) -> Result<Written, Error> {
+        let mut written = Written::default();
+        self.work.script("SAVEPOINT changes").await?;
+        let (work, corp) = (&mut self.work, &self.corp);
+        match rows::changes(work, corp, folded, Meeting::Nothing, &mut written).await {
+            Err(error) if error.is_duplicate() => {
+                written = Written::default();
+                work.script("ROLLBACK TO changes").await?;
+                rows::changes(work, corp, folded, Meeting::Rows, &mut written).await?;
+            }
+            changed => changed?,
+        }
+        Ok(written)
     }
 
     fn new_entries<'b>(&self, batch: &'b WriteBatch) -> Result<&'b [crate::Entry], Error> {

@@ -63,18 +63,26 @@ pub enum Planned {
     UnknownCustomer,
 }
 
-/// $1 corp, then one array for each column. Customers are looked up one by one (LATERAL with LIMIT): joined, a planner
-/// with old statistics reads the whole corp for every batch.
-pub(crate) const INSERT: &str = "INSERT INTO transfers (corp_id, id, allocation_id, customer_id, subject, giver,
-        taker, kind, created_at, state, ended_at)
-    SELECT $1, n.id, n.allocation_id, c.id, n.subject, n.giver, n.taker, n.kind, n.created_at,
-        CASE WHEN n.cancelled THEN 'cancelled' ELSE 'planned' END, CASE WHEN n.cancelled THEN n.created_at END
-    FROM unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[],
-            $9::boolean[])
-        AS n (id, allocation_id, subject, giver, taker, kind, created_at, cancelled)
-    CROSS JOIN LATERAL (SELECT id FROM customers WHERE corp_id = $1 AND subject = n.subject LIMIT 1) AS c
-    ORDER BY n.created_at, n.id
-    ON CONFLICT DO NOTHING RETURNING id";
+macro_rules! insert {
+    ($rest:literal) => {
+        concat!(
+            "INSERT INTO transfers (corp_id, id, allocation_id, customer_id, subject, giver, taker, kind, created_at,
+                state, ended_at)
+             SELECT $1, n.id, n.allocation_id, n.customer_id, n.subject, n.giver, n.taker, n.kind, n.created_at,
+                CASE WHEN n.cancelled THEN 'cancelled' ELSE 'planned' END,
+                CASE WHEN n.cancelled THEN n.created_at END
+             FROM unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
+                    $9::timestamptz[], $10::boolean[])
+                AS n (id, allocation_id, customer_id, subject, giver, taker, kind, created_at, cancelled)",
+            $rest
+        )
+    };
+}
+
+/// $1 corp, then one array for each column. Answers the ids of those that were not there and are not under way.
+pub(crate) const INSERT: &str = insert!(" ON CONFLICT DO NOTHING RETURNING id");
+/// The same, but one that is there, or under way, is an error.
+pub(crate) const INSERT_NEW: &str = insert!("");
 
 /// $1 time, $2 allocations. What may have been started is not touched; what WeCom refused to start, and would have been
 /// asked for again, is over like what was never asked for.
@@ -122,10 +130,19 @@ impl Transfers {
     ) -> Result<Planned, Error> {
         let mut work = self.db.transaction().await?;
         let query = work
+            .query(crate::customers::IDS)
+            .bind(corp.as_str())
+            .bind(vec![new.subject.to_string()]);
+        let Some(customer) = work.fetch_optional(query).await? else {
+            work.commit().await?;
+            return Ok(Planned::UnknownCustomer);
+        };
+        let query = work
             .query(INSERT)
             .bind(corp.as_str())
             .bind(vec![new.id])
             .bind(vec![new.allocation.map(|id| id.0)])
+            .bind(vec![customer.value::<Uuid>("id")?])
             .bind(vec![new.subject.to_string()])
             .bind(vec![new.giver.as_str()])
             .bind(vec![new.taker.as_str()])

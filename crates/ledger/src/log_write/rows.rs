@@ -1,28 +1,33 @@
 //! Writes a folded batch, a table at a time: customers, what existing allocations became, what is taken back, new
 //! allocations, transfers, effects, outcomes. Rows in the order of their keys, at most so many in a statement.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
-use allocation::{AllocationId, CorpId, MemberId};
+use allocation::{AllocationId, CorpId};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+use super::Written;
+use super::allocations;
+use super::customers::Customers;
 use super::fold::{Effect, Folded, NewRow, Patch, Transfer};
-use super::{Conflict, Written};
 use crate::change::Entry;
 use crate::connection::Work;
 use crate::row::{Columns, signed};
-use crate::text::{clean, clean_json, clean_option};
+use crate::text::{clean, clean_json};
 use crate::times::{at, at_option};
 use crate::{Error, outbox};
 
-const CHUNK: usize = 5_000;
-/// Close reason of an allocation that the ledger had already.
-const CONFLICT: &str = "conflict";
-/// Close reason of an allocation that is the echo of a transfer.
-const ECHO: &str = "echo";
-/// How long after we know that a transfer is done its events may still come.
-const ECHO_MS: u64 = 10 * 60 * 1000;
+pub(super) const CHUNK: usize = 5_000;
+/// What the new rows of a batch may meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Meeting {
+    /// Nothing, as nearly always: a row that is there already is an error, and the batch is to be written again.
+    /// Looking for such a row costs as much as its place in each unique index: a third of the whole.
+    Nothing,
+    /// Rows that are there already.
+    Rows,
+}
 
 pub(super) async fn log(
     work: &mut Work,
@@ -51,25 +56,24 @@ pub(super) async fn log(
 pub(super) async fn changes(
     work: &mut Work,
     corp: &CorpId,
-    folded: Folded<'_>,
+    folded: &Folded<'_>,
+    meeting: Meeting,
     written: &mut Written,
 ) -> Result<(), Error> {
-    customers(work, corp, &folded).await?;
+    let customers = Customers::write(work, corp, folded).await?;
     patches(work, &folded.patches).await?;
-    cancel(work, &folded).await?;
+    cancel(work, folded).await?;
     let mut new: Vec<&NewRow<'_>> = folded.new.iter().collect();
-    written.echoes = echoes(work, corp, &new).await?;
+    written.echoes = allocations::echoes(work, corp, &customers, &new).await?;
     if !written.echoes.is_empty() {
         let is_echo = |row: &&NewRow<'_>| written.echoes.contains(&row.decided.allocation);
         let (echoes, others): (Vec<_>, Vec<_>) = new.into_iter().partition(is_echo);
-        let query = insert_allocations(work, corp, &echoes, Some(ECHO));
-        work.execute(query).await?;
+        allocations::write_echoes(work, corp, &customers, &echoes, meeting).await?;
         new = others;
     }
     for chunk in new.chunks(CHUNK) {
-        written
-            .conflicts
-            .extend(allocations(work, corp, chunk).await?);
+        let conflicts = allocations::write(work, corp, &customers, chunk, meeting).await?;
+        written.conflicts.extend(conflicts);
     }
     let lost: HashSet<AllocationId> = written
         .conflicts
@@ -85,9 +89,8 @@ pub(super) async fn changes(
         .filter(|transfer| stands(transfer.new.allocation))
         .collect();
     for chunk in transfers.chunks(CHUNK) {
-        written
-            .transfers_under_way
-            .extend(self::transfers(work, corp, chunk).await?);
+        let under_way = self::transfers(work, corp, &customers, chunk, meeting).await?;
+        written.transfers_under_way.extend(under_way);
     }
     let under_way: HashSet<Uuid> = written.transfers_under_way.iter().copied().collect();
     let wanted = |effect: &&Effect<'_>| {
@@ -104,24 +107,7 @@ pub(super) async fn changes(
     for chunk in folded.audit.chunks(CHUNK) {
         crate::audit::write(work, corp, chunk).await?;
     }
-    crate::deliveries::write_outcomes(work, corp, &folded.outcomes).await
-}
-
-async fn customers(work: &mut Work, corp: &CorpId, folded: &Folded<'_>) -> Result<(), Error> {
-    let customers: Vec<_> = folded.customers().into_iter().collect();
-    for chunk in customers.chunks(CHUNK) {
-        let query = work
-            .query(crate::customers::UPSERT)
-            .bind(corp.as_str())
-            .bind(column(chunk, |_| Uuid::now_v7()))
-            .bind(column(chunk, |(subject, _)| subject.to_string()))
-            .bind(column(chunk, |(_, customer)| clean(&customer.kind)))
-            .bind(column(chunk, |(_, customer)| {
-                clean_option(customer.external_id.as_ref())
-            }));
-        work.execute(query).await?;
-    }
-    Ok(())
+    crate::deliveries::write_outcomes(work, corp, &folded.outcomes, meeting).await
 }
 
 async fn patches(
@@ -222,164 +208,46 @@ async fn cancel(work: &mut Work, folded: &Folded<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The new allocations that an event asked for whose member is the taker of a transfer that goes on, or was done just
-/// now. Redis knows an echo by the open allocation; this is for those whose allocation is not there any more. Looked up
-/// one by one, as customers are.
-async fn echoes(
-    work: &mut Work,
-    corp: &CorpId,
-    rows: &[&NewRow<'_>],
-) -> Result<Vec<AllocationId>, Error> {
-    let asked: Vec<(&NewRow<'_>, &MemberId)> = rows
-        .iter()
-        .filter(|row| row.decided.echo && row.patch.closed.is_none())
-        .filter_map(|row| Some((*row, row.decided.giver.as_ref()?)))
-        .collect();
-    let mut echoes = Vec::new();
-    for chunk in asked.chunks(CHUNK) {
-        let query = work
-            .query(
-                "SELECT n.id FROM unnest($2::uuid[], $3::text[], $4::text[], $5::timestamptz[])
-                    AS n (id, subject, taker, done_after)
-                 CROSS JOIN LATERAL (SELECT FROM transfers AS t
-                    WHERE t.corp_id = $1 AND t.subject = n.subject AND t.taker = n.taker AND t.started_at IS NOT NULL
-                        AND (t.ended_at IS NULL OR t.state = 'done' AND t.ended_at >= n.done_after)
-                    LIMIT 1) AS transfer",
-            )
-            .bind(corp.as_str())
-            .bind(column(chunk, |(row, _)| row.decided.allocation.0))
-            .bind(column(chunk, |(row, _)| row.decided.subject.to_string()))
-            .bind(column(chunk, |(_, taker)| taker.as_str()))
-            .bind(column(chunk, |(row, _)| at(row.at_ms.saturating_sub(ECHO_MS))));
-        let found = ids(&work.fetch_all(query).await?)?;
-        echoes.extend(found.into_iter().map(AllocationId));
-    }
-    Ok(echoes)
-}
-
-/// Answers the new allocations that lost against an open one; they are written as closed.
-async fn allocations(
-    work: &mut Work,
-    corp: &CorpId,
-    rows: &[&NewRow<'_>],
-) -> Result<Vec<Conflict>, Error> {
-    let query = insert_allocations(work, corp, rows, None);
-    let inserted = ids(&work.fetch_all(query).await?)?;
-    if inserted.len() == rows.len() {
-        return Ok(Vec::new());
-    }
-    let left: Vec<&NewRow<'_>> = rows
-        .iter()
-        .copied()
-        .filter(|row| !inserted.contains(&row.decided.allocation.0))
-        .collect();
-    // An id that is there already was written before: no conflict.
-    let query = work
-        .query(
-            "SELECT n.id AS lost, a.id AS stands
-             FROM unnest($2::uuid[], $3::text[], $4::text[]) AS n (id, pool_id, subject)
-             JOIN allocations AS a ON a.corp_id = $1 AND a.pool_id = n.pool_id AND a.subject = n.subject
-                AND a.closed_at IS NULL
-             WHERE NOT EXISTS (SELECT FROM allocations AS known WHERE known.id = n.id)",
-        )
-        .bind(corp.as_str())
-        .bind(column(&left, |row| row.decided.allocation.0))
-        .bind(column(&left, |row| row.decided.pool.as_str()))
-        .bind(column(&left, |row| row.decided.subject.to_string()));
-    let mut conflicts = Vec::new();
-    for row in work.fetch_all(query).await? {
-        conflicts.push(Conflict {
-            lost: AllocationId(row.value("lost")?),
-            stands: AllocationId(row.value("stands")?),
-        });
-    }
-    let lost: Vec<&NewRow<'_>> = left
-        .into_iter()
-        .filter(|row| {
-            conflicts
-                .iter()
-                .any(|conflict| conflict.lost == row.decided.allocation)
-        })
-        .collect();
-    let query = insert_allocations(work, corp, &lost, Some(CONFLICT));
-    work.execute(query).await?;
-    Ok(conflicts)
-}
-
-fn insert_allocations(
-    work: &Work,
-    corp: &CorpId,
-    rows: &[&NewRow<'_>],
-    lost: Option<&'static str>,
-) -> crate::connection::Statement {
-    let closed_at = |row: &&NewRow<'_>| match row.patch.closed_at() {
-        None if lost.is_some() => Some(at(row.at_ms)),
-        closed => closed,
-    };
-    work.query(
-        "INSERT INTO allocations (corp_id, id, pool_id, customer_id, subject, member, holder, channel_id, source,
-            delivery, request_id, epoch, decided_at, assigned_at, settled_at, settled_as, closed_at, close_reason,
-            decided_seq, changed_seq)
-         SELECT $1, n.id, n.pool_id, c.id, n.subject, n.member, n.holder, n.channel_id, n.source,
-            n.delivery, n.request_id, n.epoch, n.decided_at, n.assigned_at,
-            coalesce(n.settled_at, n.closed_at),
-            coalesce(n.settled_as, CASE WHEN n.closed_at IS NOT NULL THEN 'closed' END),
-            n.closed_at, n.close_reason, n.decided_seq, n.changed_seq
-         FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-                $10::text[], $11::bigint[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[], $15::text[],
-                $16::timestamptz[], $17::text[], $18::bigint[], $19::bigint[])
-            AS n (id, pool_id, subject, member, holder, channel_id, source, delivery, request_id, epoch, decided_at,
-                assigned_at, settled_at, settled_as, closed_at, close_reason, decided_seq, changed_seq)
-         CROSS JOIN LATERAL (SELECT id FROM customers WHERE corp_id = $1 AND subject = n.subject LIMIT 1) AS c
-         ORDER BY n.decided_seq, n.id
-         ON CONFLICT DO NOTHING
-         RETURNING id",
-    )
-    .bind(corp.as_str())
-    .bind(column(rows, |row| row.decided.allocation.0))
-    .bind(column(rows, |row| row.decided.pool.as_str()))
-    .bind(column(rows, |row| row.decided.subject.to_string()))
-    .bind(column(rows, |row| row.patch.member.map(|member| member.as_str())))
-    .bind(column(rows, |row| row.patch.holder.map(|holder| holder.as_str())))
-    .bind(column(rows, |row| row.decided.channel.as_ref().map(|channel| channel.as_str())))
-    .bind(column(rows, |row| clean(&row.decided.source)))
-    .bind(column(rows, |row| clean_option(row.decided.delivery.as_ref())))
-    .bind(column(rows, |row| row.decided.request.as_ref().map(|request| request.as_str())))
-    .bind(column(rows, |row| signed(row.patch.epoch.unwrap_or(0) + row.patch.raised)))
-    .bind(column(rows, |row| at(row.at_ms)))
-    .bind(column(rows, |row| at_option(row.patch.assigned_ms.or(row.patch.kept_ms))))
-    .bind(column(rows, |row| row.patch.settled_at()))
-    .bind(column(rows, |row| row.patch.settled.map(|(word, _)| word)))
-    .bind(column(rows, closed_at))
-    .bind(column(rows, |row| row.patch.closed.map(|(reason, _)| reason).or(lost)))
-    .bind(column(rows, |row| signed(row.seq)))
-    // One that lost is not ended in Redis yet, whatever the batch did to it.
-    .bind(column(rows, |row| signed(if lost.is_some() { row.seq } else { row.patch.seq })))
-}
-
-/// Answers those that were not planned because the same transfer is under way.
+/// Answers those that were not planned because the same transfer is under way, or because nobody knows the customer.
 async fn transfers(
     work: &mut Work,
     corp: &CorpId,
+    customers: &Customers,
     rows: &[&Transfer<'_>],
+    meeting: Meeting,
 ) -> Result<Vec<Uuid>, Error> {
-    let query = work
-        .query(crate::transfers::INSERT)
-        .bind(corp.as_str())
-        .bind(column(rows, |row| row.new.id))
-        .bind(column(rows, |row| row.new.allocation.map(|id| id.0)))
-        .bind(column(rows, |row| row.new.subject.to_string()))
-        .bind(column(rows, |row| row.new.giver.as_str()))
-        .bind(column(rows, |row| row.new.taker.as_str()))
-        .bind(column(rows, |row| row.new.kind.as_str()))
-        .bind(column(rows, |row| at(row.at_ms)))
-        .bind(column(rows, |row| row.cancelled));
-    let inserted = ids(&work.fetch_all(query).await?)?;
-    Ok(rows
+    let (known, mut left): (Vec<&Transfer<'_>>, Vec<&Transfer<'_>>) = rows
         .iter()
-        .map(|row| row.new.id)
-        .filter(|id| !inserted.contains(id))
-        .collect())
+        .partition(|row| customers.id(&row.new.subject).is_some());
+    let query = work
+        .query(match meeting {
+            Meeting::Nothing => crate::transfers::INSERT_NEW,
+            Meeting::Rows => crate::transfers::INSERT,
+        })
+        .bind(corp.as_str())
+        .bind(column(&known, |row| row.new.id))
+        .bind(column(&known, |row| row.new.allocation.map(|id| id.0)))
+        .bind(column(&known, |row| customers.id(&row.new.subject)))
+        .bind(column(&known, |row| row.new.subject.to_string()))
+        .bind(column(&known, |row| row.new.giver.as_str()))
+        .bind(column(&known, |row| row.new.taker.as_str()))
+        .bind(column(&known, |row| row.new.kind.as_str()))
+        .bind(column(&known, |row| at(row.at_ms)))
+        .bind(column(&known, |row| row.cancelled));
+    match meeting {
+        Meeting::Nothing => {
+            work.execute(query).await?;
+        }
+        Meeting::Rows => {
+            let inserted = ids(&work.fetch_all(query).await?)?;
+            left.extend(
+                known
+                    .into_iter()
+                    .filter(|row| !inserted.contains(&row.new.id)),
+            );
+        }
+    }
+    Ok(column(&left, |row| row.new.id))
 }
 
 async fn effects(work: &mut Work, corp: &CorpId, rows: &[&Effect<'_>]) -> Result<(), Error> {
@@ -406,11 +274,11 @@ async fn effects(work: &mut Work, corp: &CorpId, rows: &[&Effect<'_>]) -> Result
 }
 
 impl Patch<'_> {
-    fn settled_at(&self) -> Option<OffsetDateTime> {
+    pub(super) fn settled_at(&self) -> Option<OffsetDateTime> {
         self.settled.map(|(_, ms)| at(ms))
     }
 
-    fn closed_at(&self) -> Option<OffsetDateTime> {
+    pub(super) fn closed_at(&self) -> Option<OffsetDateTime> {
         self.closed.map(|(_, ms)| at(ms))
     }
 }
@@ -420,6 +288,6 @@ pub(crate) fn column<'r, Row, T>(rows: &'r [Row], value: impl Fn(&'r Row) -> T) 
     rows.iter().map(value).collect()
 }
 
-fn ids(rows: &[sqlx::postgres::PgRow]) -> Result<BTreeSet<Uuid>, Error> {
+pub(super) fn ids(rows: &[sqlx::postgres::PgRow]) -> Result<HashSet<Uuid>, Error> {
     rows.iter().map(|row| row.value("id")).collect()
 }

@@ -78,6 +78,7 @@ impl Transfers {
             .bind(corp.as_str())
             .bind(vec![new.id])
             .bind(vec![Some(seen.id.0)])
+            .bind(vec![seen.customer])
             .bind(vec![new.subject.to_string()])
             .bind(vec![new.giver.as_str()])
             .bind(vec![new.taker.as_str()])
