@@ -278,7 +278,8 @@ impl Transfers {
         read_all(&rows)
     }
 
-    /// Of some allocations, oldest first. The corp is compared so that no index of the whole corp is tempting.
+    /// Of some allocations, oldest first. Looked up one by one (LATERAL with OFFSET): joined, a planner with old statistics
+    /// reads the whole table.
     pub async fn of_allocations(
         &self,
         corp: &CorpId,
@@ -289,8 +290,9 @@ impl Transfers {
             .query(concat!(
                 "SELECT ",
                 columns!(),
-                " FROM transfers AS t WHERE t.corp_id IS NOT DISTINCT FROM $1 AND t.allocation_id = ANY($2)
-                 ORDER BY t.created_at, t.id"
+                " FROM unnest($2::uuid[]) AS n (id)
+                 CROSS JOIN LATERAL (SELECT * FROM transfers WHERE allocation_id = n.id OFFSET 0) AS t
+                 WHERE t.corp_id = $1 ORDER BY t.created_at, t.id"
             ))
             .bind(corp.as_str())
             .bind(column(allocations, |id| id.0));
