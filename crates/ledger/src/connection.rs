@@ -188,6 +188,11 @@ fn pool(config: &Config, options: PgConnectOptions, shared: Arc<Shared>) -> PgPo
                 ))
             })
         })
+        // A batch leaves buffers of its own size behind, in every connection in turn.
+        .after_release(|connection, _| {
+            connection.shrink_buffers();
+            Box::pin(async { Ok(true) })
+        })
         .connect_lazy_with(options)
 }
 
