@@ -1,4 +1,5 @@
-//! Group `record`: every delivery as it came, into Postgres, whether or not anybody can read it.
+//! Group `record`: every delivery as it came, into Postgres, whether or not anybody can read it. Nobody waits for it: the
+//! inbox keeps what is not recorded yet. So it gives way to the log's writer, for whose rows a customer waits.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,7 +12,7 @@ use wecom::event::{Body, Event};
 
 use crate::{
     app::{App, CorpApp},
-    backoff::Backoff,
+    backoff::{Backoff, sleep},
     people,
     poison::{self, Work},
     reception::intake::WECOM,
@@ -19,6 +20,13 @@ use crate::{
 
 /// Deliveries written in one transaction.
 const BATCH: usize = 1_000;
+/// With more entries than this in the log, its writer is behind.
+const BEHIND: u64 = 4;
+/// How often the recorder looks whether the writer is still behind, how long a batch waits for it, and how long all of
+/// them do, one after the other: the inbox must not grow without end.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST_IN_A_ROW: Duration = Duration::from_secs(30);
 
 /// Reads and records until the program stops.
 pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
@@ -43,6 +51,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
             app.instance.clone(),
         );
         let block = Duration::from_millis(app.config.inbox.block_ms);
+        let mut patience = LONGEST_IN_A_ROW;
         loop {
             let next = tokio::select! {
                 next = consumer.next(BATCH, block) => next,
@@ -56,6 +65,13 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                     break;
                 }
             };
+            let full = batch.len() == BATCH;
+            if !full {
+                patience = LONGEST_IN_A_ROW;
+            }
+            if !batch.is_empty() {
+                give_way(&corp, &mut patience, &stop).await;
+            }
             while !batch.is_empty() {
                 match poison::attempt(&work, &batch, false).await {
                     Ok(()) => {
@@ -82,6 +98,26 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
             }
             backoff.reset();
         }
+    }
+}
+
+/// Waits while the log's writer is behind, as long as there is patience for it.
+async fn give_way(corp: &CorpApp, patience: &mut Duration, stop: &CancellationToken) {
+    let mut left = LONGEST.min(*patience);
+    // Who cannot look does not wait.
+    while !left.is_zero()
+        && corp
+            .roster
+            .log_length()
+            .await
+            .is_ok_and(|length| length > BEHIND)
+    {
+        let pause = LOOK_EVERY.min(left);
+        if !sleep(pause, stop).await {
+            return;
+        }
+        left -= pause;
+        *patience -= pause;
     }
 }
 

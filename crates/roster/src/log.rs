@@ -29,6 +29,15 @@ impl<C: Connection> CorpRoster<C> {
         read(&mut connection, &self.keys, after_seq, count, None).await
     }
 
+    /// Entries that are there: the ledger may not have them yet.
+    pub async fn log_length(&self) -> Result<u64, Error> {
+        let mut connection = self.connection.clone();
+        Ok(redis::cmd("XLEN")
+            .arg(self.keys.log())
+            .query_async(&mut connection)
+            .await?)
+    }
+
     /// Forgets entries before `first`. The last one that the ledger has is to be kept: whoever writes the next ones
     /// compares it.
     pub async fn log_trim(&self, first: u64) -> Result<(), Error> {
