@@ -103,6 +103,7 @@ pub(crate) fn init_data(data: &Path) {
         "-E",
         "UTF8",
         "--locale=C.UTF-8",
+        "--lc-collate=C",
         "--no-sync",
         "--no-instructions",
     ]);

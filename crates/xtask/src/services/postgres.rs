@@ -94,7 +94,9 @@ fn init(bin: &Path, data: &Path) -> anyhow::Result<()> {
         .arg("--")
         .arg(bin.join("initdb"));
     initdb.arg("-D").arg(data).current_dir("/");
-    initdb.args(["-U", "app", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8"]);
+    initdb.args(["-U", "app", "-A", "trust", "-E", "UTF8"]);
+    // The order of C.UTF-8 is that of C, where comparing two keys needs no locale.
+    initdb.args(["--locale=C.UTF-8", "--lc-collate=C"]);
     initdb.args(["--no-sync", "--no-instructions"]);
     run(&mut initdb)
 }
