@@ -1,7 +1,8 @@
 //! From the callback to the committed row: gateway, allocator, Redis and Postgres, each a process, both stores keeping
 //! what they acknowledge (`appendfsync always`, fsync), as they are shipped. Every callback is a new customer at the
 //! desk, for a fair pool of 50 members with the weights 1 to 6; each becomes an allocation, a transfer and its effect.
-//! But for P27 there is no WeCom at the configured address, so effects are written and wait.
+//! But for P27 there is no WeCom at the configured address, so effects are written and wait. A phase begins when the raw
+//! deliveries of the one before are recorded too.
 //!
 //! - **P10** 10,000 callbacks at the same instant, as in P9: from the last acknowledgement until the last row is
 //!   committed, milliseconds.
@@ -89,6 +90,7 @@ impl Stand<'_> {
             .all("P10")?;
         let last = house.committed(Duration::from_millis(1)).await?;
         self.made(before, requests.len()).await?;
+        house.recorded().await?;
         let behind =
             last_ack(&outcome).map_or(Duration::ZERO, |ack| last.saturating_duration_since(ack));
         samples.add("P10", Sample::figure(behind.as_secs_f64() * 1000.0, None));
@@ -108,6 +110,7 @@ impl Stand<'_> {
             .all("P11")?;
         let end = house.committed(Duration::from_millis(5)).await?;
         self.made(before, count).await?;
+        house.recorded().await?;
         let ours = count as f64 / (end - start).as_secs_f64();
         samples.add("P11", Sample::ratio(ours, limit.per_second()));
         let memory = cpu::resident_mb(house.allocator.pid())?;
@@ -135,6 +138,7 @@ impl Stand<'_> {
         let start = Instant::now();
         signal(pid, "CONT");
         let with = self.house.committed(look).await? - start;
+        self.house.recorded().await?;
 
         let port = self.house.postgres_port()?;
         signal(pid, "STOP");
@@ -145,6 +149,7 @@ impl Stand<'_> {
         let without = self.house.decided(look).await? - start;
         self.house.start_postgres(port)?;
         self.house.committed(look).await?;
+        self.house.recorded().await?;
 
         let rate = |took: Duration| count as f64 / took.as_secs_f64();
         samples.add("P23", Sample::ratio(rate(with), rate(without)));

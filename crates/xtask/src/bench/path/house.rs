@@ -111,9 +111,20 @@ impl House {
 
     /// Waits until everything that is in the inbox now has been decided.
     pub(super) async fn decided(&self, look_every: Duration) -> anyhow::Result<Instant> {
+        self.done_by("decide", look_every).await
+    }
+
+    /// Waits until everything that is in the inbox now has been recorded: what comes next is not to pay for it.
+    pub(super) async fn recorded(&self) -> anyhow::Result<()> {
+        self.done_by("record", Duration::from_millis(5)).await?;
+        Ok(())
+    }
+
+    async fn done_by(&self, group: &str, look_every: Duration) -> anyhow::Result<Instant> {
         let key = format!("{{{CORP}}}:v1:inbox");
         let connection = self.connection.clone();
-        until("everything is decided", look_every, async || {
+        let what = format!("group {group} has done everything");
+        until(&what, look_every, async || {
             let mut connection = connection.clone();
             let info = |what: &str| {
                 let mut command = redis::cmd("XINFO");
@@ -125,7 +136,7 @@ impl House {
             let done = groups
                 .groups
                 .iter()
-                .find(|group| group.name == "decide")
+                .find(|found| found.name == group)
                 .is_some_and(|group| {
                     group.pending == 0 && group.last_delivered_id == stream.last_generated_id
                 });
