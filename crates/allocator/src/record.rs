@@ -70,7 +70,13 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                 patience = LONGEST_IN_A_ROW;
             }
             if !batch.is_empty() {
-                give_way(&corp, &mut patience, &stop).await;
+                // Who cannot look does not wait.
+                let roster = &corp.roster;
+                let behind = || async move {
+                    let length = roster.log_length().await;
+                    length.is_ok_and(|length| length > BEHIND)
+                };
+                give_way(behind, &mut patience, &stop).await;
             }
             while !batch.is_empty() {
                 match poison::attempt(&work, &batch, false).await {
@@ -102,16 +108,13 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
 }
 
 /// Waits while the log's writer is behind, as long as there is patience for it.
-async fn give_way(corp: &CorpApp, patience: &mut Duration, stop: &CancellationToken) {
+async fn give_way<F: Future<Output = bool>>(
+    behind: impl Fn() -> F,
+    patience: &mut Duration,
+    stop: &CancellationToken,
+) {
     let mut left = LONGEST.min(*patience);
-    // Who cannot look does not wait.
-    while !left.is_zero()
-        && corp
-            .roster
-            .log_length()
-            .await
-            .is_ok_and(|length| length > BEHIND)
-    {
+    while !left.is_zero() && behind().await {
         let pause = LOOK_EVERY.min(left);
         if !sleep(pause, stop).await {
             return;
@@ -175,4 +178,38 @@ fn row(corp: &CorpId, delivery: &Delivery, userids: &mut Vec<String>) -> NewDeli
         Err(error) => row.problem = Some(error.to_string()),
     }
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    /// How often `give_way` looked at a writer that is behind for `looks` of them, and the patience it left.
+    async fn looks(behind_for: usize, patience_ms: u64, stop: &CancellationToken) -> (usize, u64) {
+        let looks = AtomicUsize::new(0);
+        let mut patience = Duration::from_millis(patience_ms);
+        let behind = || std::future::ready(looks.fetch_add(1, Relaxed) < behind_for);
+        give_way(behind, &mut patience, stop).await;
+        let left = u64::try_from(patience.as_millis()).unwrap();
+        (looks.into_inner(), left)
+    }
+
+    #[tokio::test]
+    async fn the_recorder_waits_for_the_writer_within_its_patience() {
+        let stop = CancellationToken::new();
+        assert_eq!(looks(0, 30_000, &stop).await, (1, 30_000), "not behind");
+        assert_eq!(looks(2, 30_000, &stop).await, (3, 29_900), "it caught up");
+        assert_eq!(looks(99, 120, &stop).await, (3, 0), "patience ends");
+        assert_eq!(looks(99, 0, &stop).await, (0, 0), "and is not renewed");
+        let batch = (20, 29_000);
+        assert_eq!(
+            looks(99, 30_000, &stop).await,
+            batch,
+            "a batch has its own limit"
+        );
+        stop.cancel();
+        assert_eq!(looks(99, 30_000, &stop).await.0, 1, "nor past the end");
+    }
 }
