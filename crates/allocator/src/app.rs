@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, RwLock},
+    sync::{Arc, RwLock, atomic::AtomicU64},
 };
 
 use allocation::CorpId;
@@ -72,6 +72,10 @@ pub struct CorpApp {
     pub transfers_due: Notify,
     /// Rung when a script answered NOT_READY.
     pub not_ready: Notify,
+    /// Rung when a pool may be missing in Redis that Postgres has.
+    pub pool_missed: Notify,
+    /// See [`people::look_again`](crate::people::look_again).
+    pub no_look_before_ms: AtomicU64,
     pub faults: Faults,
     pub last_written: writer::Remembered,
     pub unrecorded: guard::Unrecorded,
@@ -152,6 +156,8 @@ impl App {
                 effects_due: Notify::new(),
                 transfers_due: Notify::new(),
                 not_ready: Notify::new(),
+                pool_missed: Notify::new(),
+                no_look_before_ms: AtomicU64::new(0),
                 faults: Faults::default(),
                 last_written: writer::Remembered::default(),
                 unrecorded: guard::Unrecorded::default(),

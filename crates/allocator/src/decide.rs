@@ -1,18 +1,19 @@
 //! Group `decide`: each delivery becomes a step, the steps of a batch become a few script calls, and only then is the
-//! batch acknowledged. Nothing here asks Postgres or WeCom, so neither can stop a decision; the one exception are
-//! deliveries that were read before, because their decision may be in the ledger already.
+//! batch acknowledged. Nothing here needs Postgres or WeCom, so neither can stop a decision; the one exception are
+//! deliveries that were read before, because their decision may be in the ledger already. (A State that nobody knows is
+//! looked up in Postgres, if that answers at once.)
 
 pub mod dirty;
 mod marks;
+mod turn;
 mod waiting;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use allocation::{Closed, Closing, Decision, Request, SubjectKey};
 use inbox::{Consumer, Delivery, Group};
 use metrics::counter;
 use tokio_util::sync::CancellationToken;
@@ -21,11 +22,11 @@ use uuid::Uuid;
 use crate::{
     app::{App, CorpApp, Redis},
     backoff::Backoff,
-    payload::{Context, Outcome, Payload},
+    people,
     poison::{self, Failure, Work},
-    reception::intake::{self, Arrival, Pair, Step},
+    reception::intake::{self, Arrival, Step},
 };
-use marks::Marks;
+use turn::{Origin, Turn};
 
 /// A delivery that is taken up this long after it came, by a replay or after an outage, is no news any more.
 pub const LATE_MS: u64 = 24 * 60 * 60 * 1000;
@@ -168,22 +169,13 @@ pub async fn decide_again(
     awaited: &mut Option<u64>,
 ) -> Result<(), Error> {
     let done = already_done(app, corp, batch, again, awaited).await?;
-    let routes = corp.routes();
+    let mut steps = steps(app, corp, batch);
+    if steps.iter().any(Step::is_of_unknown_state) && people::look_again(app, corp).await {
+        steps = self::steps(app, corp, batch);
+    }
     let mut turn = Turn::default();
-    for delivery in batch {
+    for (delivery, step) in batch.iter().zip(steps) {
         let id = delivery.id.to_string();
-        let arrival = Arrival {
-            corp: &corp.id,
-            delivery: &id,
-            received_ms: delivery.received_ms,
-            plaintext: &delivery.plaintext,
-        };
-        let step = intake::step(&arrival, &routes, Uuid::now_v7());
-        let step = if is_late(delivery.received_ms, app.now_ms()) {
-            step.late()
-        } else {
-            step
-        };
         if let Some(outcome) = done.get(&id) {
             counter!("paidan_deliveries_total", "corp" => corp.id.to_string(), "outcome" => "repeated").increment(1);
             turn.marks.add_again(step, outcome);
@@ -203,6 +195,26 @@ pub async fn decide_again(
         .await?;
     corp.log_grew.notify_one();
     Ok(())
+}
+
+/// What each delivery asks for, as far as this process knows the channels.
+fn steps(app: &App, corp: &CorpApp, batch: &[Delivery]) -> Vec<Step> {
+    let routes = corp.routes();
+    let step = |delivery: &Delivery| {
+        let arrival = Arrival {
+            corp: &corp.id,
+            delivery: &delivery.id.to_string(),
+            received_ms: delivery.received_ms,
+            plaintext: &delivery.plaintext,
+        };
+        let step = intake::step(&arrival, &routes, Uuid::now_v7());
+        if is_late(delivery.received_ms, app.now_ms()) {
+            step.late()
+        } else {
+            step
+        }
+    };
+    batch.iter().map(step).collect()
 }
 
 /// Whether a delivery is taken up too long after it came to be believed.
@@ -245,169 +257,4 @@ async fn already_done(
     // What this try logs is for the next one to wait for.
     *awaited = None;
     Ok(done)
-}
-
-/// The steps of one batch. Requests and closings gather until one touches a subject of the other kind: their order
-/// matters only there.
-#[derive(Default)]
-struct Turn {
-    requests: Vec<Request>,
-    contexts: Vec<Context>,
-    closings: Vec<(Closing, Pair, Origin)>,
-    outcomes: Vec<Outcome>,
-    marks: Marks,
-}
-
-/// Which delivery it was.
-#[derive(Clone)]
-struct Origin {
-    delivery: String,
-    received_ms: u64,
-}
-
-impl Turn {
-    async fn add(&mut self, corp: &CorpApp, origin: Origin, step: Step) -> Result<(), Error> {
-        match step {
-            Step::Decide { request, context } => {
-                if self
-                    .closings
-                    .iter()
-                    .any(|(closing, ..)| closing.subject == request.subject)
-                {
-                    self.close(corp).await?;
-                }
-                self.requests.push(request);
-                self.contexts.push(*context);
-            }
-            Step::Close { closing, pair } => {
-                if self
-                    .requests
-                    .iter()
-                    .any(|request| request.subject == closing.subject)
-                {
-                    self.decide(corp).await?;
-                }
-                self.closings.push((closing, pair, origin));
-            }
-            Step::Advance {
-                external_userid,
-                taker,
-                reason,
-            } => {
-                self.marks.transfer(&external_userid, taker.as_deref());
-                self.outcome(origin, "advanced", reason);
-            }
-            Step::Reread(pair) => {
-                self.marks.pairs.push(pair);
-                self.outcome(origin, "reread", "changed");
-            }
-            Step::Late(pair) => {
-                self.marks.pairs.push(pair);
-                self.outcome(origin, "reread", "late");
-            }
-            Step::CheckMember(userid) => {
-                self.marks.members.push(userid);
-                self.outcome(origin, "reread", "member");
-            }
-            Step::Ignore(reason) => {
-                counter!("paidan_ignored_total", "corp" => corp.id.to_string(), "reason" => reason)
-                    .increment(1);
-                self.outcome(origin, "ignored", reason);
-            }
-        }
-        Ok(())
-    }
-
-    fn outcome(&mut self, origin: Origin, outcome: &str, reason: &str) {
-        self.outcomes.push(Outcome {
-            delivery: origin.delivery,
-            received_ms: origin.received_ms,
-            outcome: outcome.to_owned(),
-            reason: Some(reason.to_owned()),
-        });
-    }
-
-    async fn decide(&mut self, corp: &CorpApp) -> Result<(), Error> {
-        if self.requests.is_empty() {
-            return Ok(());
-        }
-        let contexts = std::mem::take(&mut self.contexts);
-        let unknown = contexts
-            .iter()
-            .filter(|context| context.unknown_state.is_some())
-            .count();
-        if unknown > 0 {
-            counter!("paidan_unknown_state_total", "corp" => corp.id.to_string())
-                .increment(unknown as u64);
-            tracing::warn!(corp = %corp.id, unknown, "customers came with a State that names no channel; they went to the default pool");
-        }
-        let payload = Payload {
-            contexts,
-            outcomes: std::mem::take(&mut self.outcomes),
-            ..Payload::default()
-        };
-        let requests = std::mem::take(&mut self.requests);
-        let applied = corp.roster.decide(requests, &payload.text(), None).await?;
-        for (context, decision) in payload.contexts.iter().zip(&applied.answer) {
-            match decision {
-                Decision::Echo { .. } => self
-                    .marks
-                    .transfer(&context.subject_id, context.holder.as_deref()),
-                Decision::NoPool => self.marks.homeless(context),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Closes what is to be closed. A closing that ended nothing is a doubt: the pair is read again.
-    async fn close(&mut self, corp: &CorpApp) -> Result<(), Error> {
-        if self.closings.is_empty() {
-            return Ok(());
-        }
-        let closings = std::mem::take(&mut self.closings);
-        let mut outcomes = std::mem::take(&mut self.outcomes);
-        outcomes.extend(closings.iter().map(|(closing, _, origin)| Outcome {
-            delivery: origin.delivery.clone(),
-            received_ms: origin.received_ms,
-            outcome: "closed".to_owned(),
-            reason: Some(closing.reason.to_string()),
-        }));
-        let payload = Payload {
-            outcomes,
-            ..Payload::default()
-        };
-        let asked = closings
-            .iter()
-            .map(|(closing, ..)| closing.clone())
-            .collect();
-        let applied = corp.roster.close(asked, &payload.text(), None).await?;
-        let ended: HashSet<SubjectKey> = applied
-            .answer
-            .iter()
-            .map(|closed: &Closed| closed.subject)
-            .collect();
-        let mut doubtful = closings;
-        doubtful.retain(|(closing, ..)| !ended.contains(&closing.subject));
-        let waited = waiting::end(corp, doubtful.iter().map(|(closing, ..)| closing)).await?;
-        doubtful.retain(|(closing, ..)| !waited.contains(&closing.subject));
-        let pairs = doubtful.into_iter().map(|(_, pair, _)| pair);
-        self.marks.pairs.extend(pairs);
-        Ok(())
-    }
-
-    /// The rest, then the marks. Marks come last, as only an answer says which are needed, and before the
-    /// acknowledgement: a batch that comes again makes them again.
-    async fn finish(mut self, corp: &CorpApp, now_ms: u64, delay_ms: u64) -> Result<(), Error> {
-        self.decide(corp).await?;
-        self.close(corp).await?;
-        if !self.outcomes.is_empty() {
-            let payload = Payload {
-                outcomes: std::mem::take(&mut self.outcomes),
-                ..Payload::default()
-            };
-            corp.roster.note(&payload.text(), None).await?;
-        }
-        self.marks.write(corp, now_ms, delay_ms).await
-    }
 }

@@ -221,6 +221,8 @@ async fn write_anew(app: &App, corp: &CorpApp, row: Corp, wanted: Wanted) -> Res
         .map_err(stale(generation))?;
     tracing::info!(corp = %corp.id, generation, seq, "the corp is open again");
     corp.log_grew.notify_one();
+    // What was put while the corp was closed was not told.
+    corp.pool_missed.notify_one();
     Ok(seq)
 }
 

@@ -19,8 +19,11 @@ use crate::{
     app::{App, CorpApp},
     backoff::{Backoff, sleep},
     payload::Payload,
-    reception::routes::{self, Channel, Routes, Welcome},
 };
+
+mod reading;
+
+pub use reading::{default_pool, look_again, refresh};
 
 /// Everything is compared at least this often, changed or not.
 const WHOLE_EVERY: u32 = 12;
@@ -124,11 +127,11 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
         match turn(&app, &corp, &mut last).await {
             Ok(()) => {
                 backoff.reset();
-                sleep(
-                    Duration::from_millis(app.config.roster.sync_every_ms),
-                    &stop,
-                )
-                .await;
+                let pause = Duration::from_millis(app.config.roster.sync_every_ms);
+                tokio::select! {
+                    _ = sleep(pause, &stop) => {}
+                    () = corp.pool_missed.notified() => last = Last::default(),
+                }
             }
             Err(error) => {
                 last = Last::default();
@@ -137,7 +140,10 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                 } else {
                     tracing::warn!(corp = %corp.id, error = %error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "pools and members were not compared");
                 }
-                backoff.wait(&stop).await;
+                tokio::select! {
+                    _ = backoff.wait(&stop) => {}
+                    () = corp.pool_missed.notified() => {}
+                }
             }
         }
     }
@@ -284,60 +290,6 @@ async fn tell_members_of(app: &App, corp: &CorpApp, pool: &Pool) -> Result<(), E
         }
     }
     Ok(())
-}
-
-/// Reads channels, pools and spellings anew. Needed once before anything is decided.
-pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
-    let members = app.ledger.members().all(&corp.id).await?;
-    corp.names.set(
-        members
-            .into_iter()
-            .map(|member| (member.member, member.userid))
-            .collect(),
-    );
-    let mut routes = Routes {
-        default_pool: default_pool(corp),
-        ..Routes::default()
-    };
-    let pools = app.ledger.pools().versions(&corp.id).await?;
-    let pools: Vec<PoolId> = pools
-        .into_iter()
-        .filter(|pool| !pool.deleted)
-        .map(|pool| pool.id)
-        .collect();
-    for pool in app.ledger.pools().get_many(&corp.id, &pools).await? {
-        let load_window_ms = pool.load_window_seconds.map(|seconds| seconds * 1_000);
-        let settings = routes::Pool { load_window_ms };
-        routes.pools.insert(pool.id, settings);
-    }
-    for channel in app.ledger.channels().all(&corp.id).await? {
-        for state in channel.states.into_iter().chain(channel.retired_states) {
-            routes.by_state.insert(state, channel.id.clone());
-        }
-        let welcome = channel.welcome.map(serde_json::from_value::<Welcome>);
-        let welcome = welcome.transpose().unwrap_or_else(|error| {
-            tracing::warn!(corp = %corp.id, channel = %channel.id, error = %error, "a welcome message cannot be read");
-            None
-        });
-        routes.channels.insert(
-            channel.id,
-            Channel {
-                pool: channel.pool,
-                welcome,
-                card: channel.card,
-            },
-        );
-    }
-    corp.set_routes(routes);
-    Ok(())
-}
-
-/// The pool of customers whose State names no channel.
-pub fn default_pool(corp: &CorpApp) -> Option<PoolId> {
-    corp.settings
-        .default_pool
-        .as_ref()
-        .and_then(|pool| PoolId::new(pool.clone()).ok())
 }
 
 /// In the corp's log it says that configuration was told, not who changed it: that is in the audit.

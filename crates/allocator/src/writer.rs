@@ -4,6 +4,7 @@
 mod next;
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -20,6 +21,7 @@ use crate::{
     faults::{Part, with_causes},
     lost,
     payload::Payload,
+    people,
     reception::rules,
 };
 pub use next::Instead;
@@ -184,7 +186,7 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
         }
         return Ok(Turn::Idle { log_seq });
     }
-    let entries = match changes(app, corp, &next.entries) {
+    let entries = match changes(app, corp, &next.entries).await {
         Ok(entries) => entries,
         Err(error) => {
             write.release().await?;
@@ -215,17 +217,30 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
 }
 
 /// What the entries lead to, up to one whose payload cannot be read; it is an error once it is the first.
-fn changes(app: &App, corp: &CorpApp, entries: &[LogEntry]) -> Result<Vec<Entry>, Error> {
-    let routes = corp.routes();
-    let mut all = Vec::with_capacity(entries.len());
+async fn changes(app: &App, corp: &CorpApp, entries: &[LogEntry]) -> Result<Vec<Entry>, Error> {
+    let mut read = Vec::with_capacity(entries.len());
     for entry in entries {
         match payload(app, corp, entry) {
-            Ok(payload) => all.push(Entry::new(entry, rules::changes(entry, &payload, &routes))),
-            Err(error) if all.is_empty() => return Err(error),
+            Ok(payload) => read.push((entry, payload)),
+            Err(error) if read.is_empty() => return Err(error),
             Err(_) => break,
         }
     }
-    Ok(all)
+    // The process that decided may have been told of a channel that this one has not heard of, and it has a welcome.
+    let channels: BTreeSet<&str> = read
+        .iter()
+        .flat_map(|(_, payload)| &payload.contexts)
+        .filter_map(|context| context.channel.as_deref())
+        .collect();
+    let routes = corp.routes();
+    if channels.into_iter().any(|channel| !routes.knows(channel)) {
+        people::look_again(app, corp).await;
+    }
+    let routes = corp.routes();
+    let entries = read.iter();
+    Ok(entries
+        .map(|(entry, payload)| Entry::new(entry, rules::changes(entry, payload, &routes)))
+        .collect())
 }
 
 /// The rules do not need the payload, so one that nobody could read in time holds up nothing: decision and load are

@@ -3,20 +3,16 @@
 use super::{Error, dirty};
 use crate::{
     app::CorpApp,
-    payload::Context,
     reception::intake::{Pair, Step},
 };
-
-/// A pool that the roster does not have yet comes with the next comparison of pools.
-const HOMELESS_AGAIN_MS: u64 = 30_000;
 
 #[derive(Default)]
 pub(super) struct Marks {
     pub(super) pairs: Vec<Pair>,
     pub(super) transfers: Vec<String>,
     pub(super) members: Vec<String>,
-    /// Their pool is not in Redis (yet): tried again when it may be.
-    homeless: Vec<Pair>,
+    /// There is no pool for them (yet), or not in Redis: read like the others, by then it may be there.
+    pub(super) homeless: Vec<Pair>,
 }
 
 impl Marks {
@@ -26,13 +22,6 @@ impl Marks {
             .push(format!("{external_userid}{}{taker}", dirty::SEPARATOR));
     }
 
-    pub(super) fn homeless(&mut self, context: &Context) {
-        self.homeless.push(Pair {
-            userid: context.holder.clone().unwrap_or_default(),
-            external_userid: context.subject_id.clone(),
-        });
-    }
-
     /// The marks of a delivery whose outcome is logged: they are made after that, so they may be missing. Of a closing it
     /// is not known any more whether it ended something, so its pair is read.
     pub(super) fn add_again(&mut self, step: Step, outcome: &str) {
@@ -40,7 +29,8 @@ impl Marks {
             (Step::Decide { context, .. }, "advanced") => {
                 self.transfer(&context.subject_id, context.holder.as_deref());
             }
-            (Step::Decide { context, .. }, "ignored") => self.homeless(&context),
+            (Step::Decide { context, .. }, "ignored") => self.homeless.push(Pair::of(&context)),
+            (Step::Nowhere(pair), "ignored") => self.homeless.push(pair),
             (Step::Close { pair, .. }, "closed")
             | (Step::Reread(pair), "reread")
             | (Step::Late(pair), "reread" | "closed" | "ignored") => {
@@ -68,8 +58,10 @@ impl Marks {
         let names = |pairs: &[Pair]| pairs.iter().map(Pair::entity).collect::<Vec<_>>();
         let soon = now_ms + delay_ms;
         mark(corp, dirty::PAIR, &names(&self.pairs), soon).await?;
-        let later = now_ms + HOMELESS_AGAIN_MS;
-        mark(corp, dirty::PAIR, &names(&self.homeless), later).await?;
+        if !self.homeless.is_empty() {
+            corp.pool_missed.notify_one();
+        }
+        mark(corp, dirty::PAIR, &names(&self.homeless), soon).await?;
         mark(corp, dirty::TRANSFER, &self.transfers, now_ms).await?;
         mark(corp, dirty::MEMBER, &self.members, soon).await?;
         if !self.transfers.is_empty() {

@@ -27,6 +27,14 @@ impl Pair {
         format!("{}\u{1f}{}", self.userid, self.external_userid)
     }
 
+    /// Whom this came for.
+    pub fn of(context: &Context) -> Self {
+        Self {
+            userid: context.holder.clone().unwrap_or_default(),
+            external_userid: context.subject_id.clone(),
+        }
+    }
+
     pub fn from_entity(entity: &str) -> Option<Self> {
         let (userid, external_userid) = entity.split_once('\u{1f}')?;
         Some(Self {
@@ -58,11 +66,22 @@ pub enum Step {
     Late(Pair),
     /// The member may have left, or may be back.
     CheckMember(String),
+    /// A member has a customer whose State leads nowhere, as there is no default pool: perhaps not yet.
+    Nowhere(Pair),
     /// Kept as it came, and nothing else.
     Ignore(&'static str),
 }
 
 impl Step {
+    /// Whether the customer came with a State that names no channel.
+    pub fn is_of_unknown_state(&self) -> bool {
+        match self {
+            Self::Decide { context, .. } => context.unknown_state.is_some(),
+            Self::Nowhere(_) => true,
+            _ => false,
+        }
+    }
+
     /// The same, long after the event: welcome codes are dead, and whoever came may have left since. What was news is a
     /// reason to ask WeCom now; what was one already stays it.
     #[must_use]
@@ -75,7 +94,7 @@ impl Step {
                 }),
                 None => Self::Ignore("late"),
             },
-            Self::Close { pair, .. } => Self::Late(pair),
+            Self::Close { pair, .. } | Self::Nowhere(pair) => Self::Late(pair),
             other => other,
         }
     }
@@ -159,7 +178,13 @@ fn added(
     let (channel, pool, unknown_state) = match routes.find(contact.state.as_deref()) {
         Route::Channel(channel, pool) => (Some(channel.to_string()), pool, None),
         Route::Default(pool) => (None, pool, contact.state.clone()),
-        Route::Nowhere => return Step::Ignore("no_pool"),
+        Route::Nowhere if contact.state.is_none() => return Step::Ignore("no_pool"),
+        Route::Nowhere => {
+            return Step::Nowhere(Pair {
+                userid: contact.user_id,
+                external_userid: contact.external_user_id,
+            });
+        }
     };
     let subject = SubjectKey::new(arrival.corp, WECOM, &contact.external_user_id);
     Step::Decide {

@@ -7,6 +7,8 @@ use allocation::{ChannelId, PoolId};
 /// Where customers of a corp go.
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
+    /// What Postgres had when this was read: any change makes another one.
+    pub mark: String,
     pub channels: HashMap<ChannelId, Channel>,
     pub by_state: HashMap<String, ChannelId>,
     pub default_pool: Option<PoolId>,
@@ -47,6 +49,10 @@ pub enum Route {
 }
 
 impl Routes {
+    pub fn knows(&self, channel: &str) -> bool {
+        ChannelId::new(channel).is_ok_and(|channel| self.channels.contains_key(&channel))
+    }
+
     pub fn find(&self, state: Option<&str>) -> Route {
         let channel = state.and_then(|state| self.by_state.get(state));
         if let Some(id) = channel

@@ -148,6 +148,10 @@ impl World {
         &self.node().app
     }
 
+    pub(crate) fn app_at(&self, node: usize) -> &Arc<App> {
+        &self.nodes[node].app
+    }
+
     pub(crate) fn corp_app(&self) -> &Arc<CorpApp> {
         self.node().corp()
     }

@@ -16,7 +16,7 @@ fn event(change: &str, customer: &str) -> String {
 }
 
 /// Deliveries that were read and not decided.
-async fn read(world: &World, plaintexts: &[String]) -> Vec<Delivery> {
+pub(crate) async fn read(world: &World, plaintexts: &[String]) -> Vec<Delivery> {
     let (app, corp) = (world.app(), world.corp_app());
     let new: Vec<NewDelivery> = plaintexts
         .iter()

@@ -25,6 +25,7 @@ mod log_unreadable;
 mod lost;
 mod outbox_lane;
 mod outbox_transfer;
+mod people;
 mod poison;
 mod redis_setup;
 mod reread;

@@ -1,0 +1,194 @@
+//! One batch, carried out: as few script calls as the order of its steps allows.
+
+use std::collections::HashSet;
+
+use allocation::{Closed, Closing, Decision, Request, SubjectKey};
+use metrics::counter;
+
+use super::{Error, marks::Marks, waiting};
+use crate::{
+    app::CorpApp,
+    payload::{Context, Outcome, Payload},
+    reception::intake::{Pair, Step},
+};
+
+/// The steps of one batch. Requests and closings gather until one touches a subject of the other kind: their order
+/// matters only there.
+#[derive(Default)]
+pub(super) struct Turn {
+    requests: Vec<Request>,
+    contexts: Vec<Context>,
+    closings: Vec<(Closing, Pair, Origin)>,
+    outcomes: Vec<Outcome>,
+    pub(super) marks: Marks,
+}
+
+/// Which delivery it was.
+#[derive(Clone)]
+pub(super) struct Origin {
+    pub(super) delivery: String,
+    pub(super) received_ms: u64,
+}
+
+impl Turn {
+    pub(super) async fn add(
+        &mut self,
+        corp: &CorpApp,
+        origin: Origin,
+        step: Step,
+    ) -> Result<(), Error> {
+        match step {
+            Step::Decide { request, context } => {
+                if self
+                    .closings
+                    .iter()
+                    .any(|(closing, ..)| closing.subject == request.subject)
+                {
+                    self.close(corp).await?;
+                }
+                self.requests.push(request);
+                self.contexts.push(*context);
+            }
+            Step::Close { closing, pair } => {
+                if self
+                    .requests
+                    .iter()
+                    .any(|request| request.subject == closing.subject)
+                {
+                    self.decide(corp).await?;
+                }
+                self.closings.push((closing, pair, origin));
+            }
+            Step::Advance {
+                external_userid,
+                taker,
+                reason,
+            } => {
+                self.marks.transfer(&external_userid, taker.as_deref());
+                self.outcome(origin, "advanced", reason);
+            }
+            Step::Reread(pair) => {
+                self.marks.pairs.push(pair);
+                self.outcome(origin, "reread", "changed");
+            }
+            Step::Late(pair) => {
+                self.marks.pairs.push(pair);
+                self.outcome(origin, "reread", "late");
+            }
+            Step::CheckMember(userid) => {
+                self.marks.members.push(userid);
+                self.outcome(origin, "reread", "member");
+            }
+            Step::Nowhere(pair) => {
+                self.marks.homeless.push(pair);
+                self.ignored(corp, origin, "no_pool");
+            }
+            Step::Ignore(reason) => self.ignored(corp, origin, reason),
+        }
+        Ok(())
+    }
+
+    fn ignored(&mut self, corp: &CorpApp, origin: Origin, reason: &'static str) {
+        counter!("paidan_ignored_total", "corp" => corp.id.to_string(), "reason" => reason)
+            .increment(1);
+        self.outcome(origin, "ignored", reason);
+    }
+
+    fn outcome(&mut self, origin: Origin, outcome: &str, reason: &str) {
+        self.outcomes.push(Outcome {
+            delivery: origin.delivery,
+            received_ms: origin.received_ms,
+            outcome: outcome.to_owned(),
+            reason: Some(reason.to_owned()),
+        });
+    }
+
+    async fn decide(&mut self, corp: &CorpApp) -> Result<(), Error> {
+        if self.requests.is_empty() {
+            return Ok(());
+        }
+        let contexts = std::mem::take(&mut self.contexts);
+        let unknown = contexts
+            .iter()
+            .filter(|context| context.unknown_state.is_some())
+            .count();
+        if unknown > 0 {
+            counter!("paidan_unknown_state_total", "corp" => corp.id.to_string())
+                .increment(unknown as u64);
+            tracing::warn!(corp = %corp.id, unknown, "customers came with a State that names no channel; they went to the default pool");
+        }
+        let payload = Payload {
+            contexts,
+            outcomes: std::mem::take(&mut self.outcomes),
+            ..Payload::default()
+        };
+        let requests = std::mem::take(&mut self.requests);
+        let applied = corp.roster.decide(requests, &payload.text(), None).await?;
+        for (context, decision) in payload.contexts.iter().zip(&applied.answer) {
+            match decision {
+                Decision::Echo { .. } => self
+                    .marks
+                    .transfer(&context.subject_id, context.holder.as_deref()),
+                Decision::NoPool => self.marks.homeless.push(Pair::of(context)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes what is to be closed. A closing that ended nothing is a doubt: the pair is read again.
+    async fn close(&mut self, corp: &CorpApp) -> Result<(), Error> {
+        if self.closings.is_empty() {
+            return Ok(());
+        }
+        let closings = std::mem::take(&mut self.closings);
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        outcomes.extend(closings.iter().map(|(closing, _, origin)| Outcome {
+            delivery: origin.delivery.clone(),
+            received_ms: origin.received_ms,
+            outcome: "closed".to_owned(),
+            reason: Some(closing.reason.to_string()),
+        }));
+        let payload = Payload {
+            outcomes,
+            ..Payload::default()
+        };
+        let asked = closings
+            .iter()
+            .map(|(closing, ..)| closing.clone())
+            .collect();
+        let applied = corp.roster.close(asked, &payload.text(), None).await?;
+        let ended: HashSet<SubjectKey> = applied
+            .answer
+            .iter()
+            .map(|closed: &Closed| closed.subject)
+            .collect();
+        let mut doubtful = closings;
+        doubtful.retain(|(closing, ..)| !ended.contains(&closing.subject));
+        let waited = waiting::end(corp, doubtful.iter().map(|(closing, ..)| closing)).await?;
+        doubtful.retain(|(closing, ..)| !waited.contains(&closing.subject));
+        let pairs = doubtful.into_iter().map(|(_, pair, _)| pair);
+        self.marks.pairs.extend(pairs);
+        Ok(())
+    }
+
+    /// The rest, then the marks. Marks come last, as only an answer says which are needed, and before the
+    /// acknowledgement: a batch that comes again makes them again.
+    pub(super) async fn finish(
+        mut self,
+        corp: &CorpApp,
+        now_ms: u64,
+        delay_ms: u64,
+    ) -> Result<(), Error> {
+        self.decide(corp).await?;
+        self.close(corp).await?;
+        if !self.outcomes.is_empty() {
+            let payload = Payload {
+                outcomes: std::mem::take(&mut self.outcomes),
+                ..Payload::default()
+            };
+            corp.roster.note(&payload.text(), None).await?;
+        }
+        self.marks.write(corp, now_ms, delay_ms).await
+    }
+}
