@@ -214,6 +214,7 @@ async fn write_anew(app: &App, corp: &CorpApp, row: Corp, wanted: Wanted) -> Res
         }
     }
     restore_quota(app, corp, generation).await?;
+    again::take_up(app, corp, generation).await?;
     let seq = corp
         .roster
         .finish_rebuild(state, generation, None)

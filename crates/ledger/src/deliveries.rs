@@ -285,12 +285,13 @@ impl Deliveries {
         }))
     }
 
-    /// For a replay: oldest first, after `(received_ms, id)` where the last call ended. Scrubbed ones are left out.
+    /// For a replay: oldest first, after `(received_ms, id)` where the last call ended. Scrubbed ones are left out, and
+    /// with `pending` those that have an outcome.
     pub async fn range(
         &self,
         corp: &CorpId,
-        from_ms: u64,
-        before_ms: u64,
+        (from_ms, before_ms): (u64, u64),
+        pending: bool,
         after: Option<(u64, &str)>,
         limit: u32,
     ) -> Result<Vec<Delivery>, Error> {
@@ -299,14 +300,16 @@ impl Deliveries {
         let query = work
             .query_once(select!(
                 "AND d.received_at >= $2 AND d.received_at < $3 AND (d.received_at, d.id) > ($4, $5)
-                 AND d.scrubbed_at IS NULL ORDER BY d.received_at, d.id LIMIT $6"
+                 AND d.scrubbed_at IS NULL AND (NOT $7 OR o.outcome IS NULL)
+                 ORDER BY d.received_at, d.id LIMIT $6"
             ))
             .bind(corp.as_str())
             .bind(at(from_ms))
             .bind(at(before_ms))
             .bind(at(after_ms))
             .bind(clean(after_id))
-            .bind(i64::from(limit));
+            .bind(i64::from(limit))
+            .bind(pending);
         let rows = work.fetch_all(query).await?;
         work.end().await?;
         rows.iter().map(read).collect()

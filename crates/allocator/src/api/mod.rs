@@ -29,7 +29,7 @@ mod quotas;
 mod transfers;
 mod validate;
 mod welcome;
-mod when;
+pub(crate) mod when;
 pub mod work;
 
 use std::sync::Arc;

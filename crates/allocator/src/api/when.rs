@@ -5,7 +5,7 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339, macros::form
 
 /// A moment, in JSON a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct When(pub(super) u64);
+pub(crate) struct When(pub(crate) u64);
 
 impl When {
     pub(super) fn text(self) -> String {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Kinds of operations.
-pub(super) const DELIVERIES: &str = "deliveries.replay";
+pub(crate) const DELIVERIES: &str = "deliveries.replay";
 pub(super) const DEAD_DELIVERIES: &str = "dead_letters.replay_deliveries";
 pub(super) const DEAD_EFFECTS: &str = "dead_letters.replay_effects";
 
@@ -197,7 +197,13 @@ impl Job<'_> {
                     .transpose()?;
                 let after = after.as_ref().map(|(ms, id)| (*ms, id.as_str()));
                 let rows = table
-                    .range(&self.corp.id, from.0, before.0, after, BATCH)
+                    .range(
+                        &self.corp.id,
+                        (from.0, before.0),
+                        wanted.pending,
+                        after,
+                        BATCH,
+                    )
                     .await?;
                 let more = rows.len() == BATCH as usize;
                 (rows, more)
@@ -301,6 +307,9 @@ struct Replay {
     delivery: Option<String>,
     received_after: Option<When>,
     received_before: Option<When>,
+    /// Only those without an outcome.
+    #[serde(default)]
+    pending: bool,
     endpoint: Option<String>,
     event: Option<String>,
     change_type: Option<String>,

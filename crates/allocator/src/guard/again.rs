@@ -5,6 +5,8 @@
 //! wipe, with their payloads, and asking twice is asking once. So they are kept in memory, through as many tries as the
 //! rebuild takes, and asked in their order. Answers may be others than before: it is another state, and everybody is off.
 //! Presence is left to the next heartbeat, configuration to the comparison with Postgres.
+//!
+//! Of a log that is gone altogether, or when the process that kept it dies, the raw deliveries remain: [`take_up`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,11 +15,16 @@ use std::{
 };
 
 use allocation::{LogEntry, Op};
-use ledger::LogRow;
+use ledger::{DeliveryFilter, LogRow, Trail};
 use metrics::counter;
+use serde_json::json;
 
 use super::Error;
-use crate::app::{App, CorpApp};
+use crate::{
+    api::{when::When, work::DELIVERIES},
+    app::{App, CorpApp},
+    decide::LATE_MS,
+};
 
 /// Log entries looked at in one step.
 const PAGE: u32 = 500;
@@ -84,6 +91,37 @@ fn is_for_again(entry: &LogEntry) -> bool {
         | Op::Wake { .. }
         | Op::Rebuilt { .. } => false,
     }
+}
+
+/// An operation takes up the deliveries of the last day that nothing came of: it is in Postgres before the corp opens,
+/// so that whoever is alive carries it out. Those that are still in the inbox are done twice, which is doing them once.
+pub(super) async fn take_up(app: &App, corp: &CorpApp, generation: u64) -> Result<(), Error> {
+    let now_ms = app.now_ms();
+    let from_ms = now_ms.saturating_sub(LATE_MS);
+    let pending = DeliveryFilter {
+        pending: true,
+        received_from_ms: Some(from_ms),
+        received_before_ms: Some(now_ms),
+        ..DeliveryFilter::default()
+    };
+    let table = app.ledger.deliveries();
+    let count = table.count(&corp.id, &pending, from_ms).await?;
+    if count.replayable == 0 {
+        return Ok(());
+    }
+    let request = json!({
+        "received_after": When(from_ms),
+        "received_before": When(now_ms),
+        "pending": true,
+        "generation": generation,
+    });
+    let trail = Trail::system(now_ms, "rebuild");
+    app.ledger
+        .operations()
+        .create(&corp.id, DELIVERIES, count.matched, &request, &trail)
+        .await?;
+    tracing::warn!(corp = %corp.id, generation, deliveries = count.matched, "deliveries that nothing came of are taken up again");
+    Ok(())
 }
 
 /// Asks for all of it. What Redis cannot do now stays for the next look.

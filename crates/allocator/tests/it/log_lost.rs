@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use allocator::{
-    api,
+    api::{self, work},
     app::App,
     clock, decide,
     guard::{self, Wanted},
@@ -12,6 +12,7 @@ use allocator::{
 };
 use inbox::{Consumer, Group, NewDelivery};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     api_deliveries::added,
@@ -252,6 +253,35 @@ async fn a_redis_that_lost_its_end_is_noticed_though_it_caught_up() {
         assert_eq!(row["outcome"], "waiting", "{row}");
         world.check().await;
     }
+}
+
+/// Redis is empty, and nobody kept what it did: the recorded delivery is all there is.
+#[tokio::test]
+async fn what_was_acknowledged_and_lost_with_redis_is_taken_up_from_the_ledger() {
+    let (world, console) = quiet_world(2).await;
+    let channel = json!({"name": "x", "pool": "p1", "states": ["poster"]});
+    console.put("/channels/c1", channel).await.ok();
+    let delivery = world.decided(world.app(), &added("wmLost", "poster")).await;
+    world.promote(&Replica(Vec::new())).await;
+    let other = world.process(clock::system()).await;
+    let corp = &other.corps[&world.corp];
+    guard::look(&other, corp).await.unwrap();
+    let begun = console.all("/operations").await;
+    assert_eq!(begun.len(), 1, "{begun:?}");
+    assert_eq!(begun[0]["kind"], "deliveries.replay");
+    assert_eq!(begun[0]["total"], 1);
+    let stop = CancellationToken::new();
+    assert!(work::turn(&other, corp, &stop).await.unwrap());
+    world.write(&other).await;
+    let row = console.get(&format!("/deliveries/{delivery}")).await.ok();
+    assert_eq!(row["outcome"], "waiting", "{row}");
+    assert_eq!(console.all("/allocations").await.len(), 3);
+
+    guard::rebuild(&other, corp, Wanted::default())
+        .await
+        .unwrap();
+    let operations = console.all("/operations").await;
+    assert_eq!(operations.len(), 1, "nothing is left to be taken up");
 }
 
 /// An empty log of the right number is no proof: nothing could be compared when it goes on.

@@ -227,7 +227,7 @@ async fn a_deleted_customer_is_nobody() {
         setup
             .ledger
             .deliveries()
-            .range(&setup.corp, T0, T0 + 1, None, 9)
+            .range(&setup.corp, (T0, T0 + 1), false, None, 9)
             .await
             .unwrap()
             .len(),

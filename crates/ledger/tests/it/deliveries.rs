@@ -335,7 +335,7 @@ async fn a_range_is_read_in_pieces_for_a_replay() {
     loop {
         let last = after.as_ref().map(|(ms, id)| (*ms, id.as_str()));
         let piece = deliveries
-            .range(&setup.corp, T0, T0 + 2, last, 3)
+            .range(&setup.corp, (T0, T0 + 2), false, last, 3)
             .await
             .unwrap();
         let Some(end) = piece.last() else { break };
