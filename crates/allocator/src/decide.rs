@@ -116,7 +116,7 @@ async fn until_done(
             Err(failure) => {
                 tracing::warn!(corp = %corp.id, error = %failure, "a batch was not decided");
                 if failure.is_theirs() {
-                    batch = poison::sift(&corp.id, consumer, batch, &work).await;
+                    batch = poison::sift(&corp.id, consumer, batch, &work, stop).await;
                     if batch.is_empty() {
                         return true;
                     }

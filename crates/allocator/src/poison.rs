@@ -8,8 +8,9 @@ use allocation::CorpId;
 use futures_util::FutureExt;
 use inbox::{Consumer, Delivery, Failed};
 use metrics::counter;
+use tokio_util::sync::CancellationToken;
 
-use crate::{app::Redis, decide};
+use crate::{app::Redis, backoff::sleep, decide};
 
 /// What is over within moments is waited for so often, in such steps.
 const MOMENTS: u32 = 200;
@@ -125,12 +126,13 @@ pub(crate) async fn attempt<W: Work>(
 }
 
 /// Does what can be done of a batch that failed by the fault of some of it. Answers what is left: something else
-/// stands in the way, and it is to be tried again.
+/// stands in the way, and it is to be tried again, or the program stops.
 pub(crate) async fn sift<W: Work>(
     corp: &CorpId,
     consumer: &Consumer<Redis>,
     batch: Vec<Delivery>,
     work: &W,
+    stop: &CancellationToken,
 ) -> Vec<Delivery> {
     let (mut parts, mut moments) = (vec![batch], MOMENTS);
     while let Some(mut part) = parts.pop() {
@@ -139,7 +141,9 @@ pub(crate) async fn sift<W: Work>(
             Err(Failure::Error(error)) if error.is_momentary() && moments > 0 => {
                 moments -= 1;
                 parts.push(part);
-                tokio::time::sleep(MOMENT).await;
+                if !sleep(MOMENT, stop).await {
+                    break;
+                }
                 continue;
             }
             Err(failure) if !failure.is_theirs() => {

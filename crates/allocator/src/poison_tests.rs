@@ -1,10 +1,18 @@
-use std::{collections::BTreeSet, sync::Mutex, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use allocation::CorpId;
 use inbox::{
     Consumer, Delivery, DeliveryId, EntryId, Group, Inbox, NewDelivery,
     connect::{self, connect_blocking, connect_lazy},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{Blame, Failure, Work, attempt, sift};
 use crate::decide;
@@ -109,7 +117,7 @@ async fn one_that_fails_always_is_set_aside() {
     inbox.append(&new).await.unwrap();
     let blocking = connect_blocking(&redis).await.unwrap();
     let mut consumer = Consumer::new(inbox.clone(), blocking, Group::Decide, "test");
-    let all = All::default();
+    let (all, stop) = (All::default(), CancellationToken::new());
     let mut read = 0;
     while inbox.stats(None).await.unwrap().dead == 0 {
         let batch = consumer.next(100, Duration::from_millis(50)).await.unwrap();
@@ -117,12 +125,42 @@ async fn one_that_fails_always_is_set_aside() {
             continue;
         }
         read += batch.len();
-        assert!(sift(&corp, &consumer, batch, &all).await.is_empty());
+        let left = sift(&corp, &consumer, batch, &all, &stop).await;
+        assert!(left.is_empty());
         assert_eq!(all.done.lock().unwrap().len(), 99);
     }
     assert_eq!(read, 102, "it comes twice more, alone");
     let stats = inbox.stats(None).await.unwrap();
     assert_eq!((stats.dead, stats.decide.pending), (1, 0));
+}
+
+/// Says that it must wait a moment, and counts how often it was asked.
+#[derive(Default)]
+struct Waits(AtomicUsize);
+
+impl Work for Waits {
+    type Error = decide::Error;
+
+    async fn run(&self, _batch: &[Delivery], _again: bool) -> Result<(), decide::Error> {
+        self.0.fetch_add(1, Relaxed);
+        Err(decide::Error::LedgerBehind)
+    }
+}
+
+#[tokio::test]
+async fn a_program_that_stops_waits_for_nothing() {
+    let redis = connect::Config::single(&test_redis::shared().url());
+    let corp = CorpId::new(test_redis::corp()).unwrap();
+    let config = inbox::Config::default();
+    let inbox = Inbox::new(connect_lazy(&redis).unwrap(), corp.as_str(), config);
+    let blocking = connect_blocking(&redis).await.unwrap();
+    let consumer = Consumer::new(inbox, blocking, Group::Decide, "test");
+    let (waits, stop) = (Waits::default(), CancellationToken::new());
+    stop.cancel();
+    let batch = vec![delivery("a"), delivery("b")];
+    let left = sift(&corp, &consumer, batch, &waits, &stop).await;
+    assert_eq!(left.len(), 2, "the next process has them");
+    assert_eq!(waits.0.into_inner(), 1);
 }
 
 /// What Redis says of itself is nobody's fault; what it says of a script that broke is.

@@ -91,7 +91,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                     Err(failure) => {
                         tracing::warn!(corp = %corp.id, error = %failure, "deliveries were not recorded");
                         if failure.is_theirs() {
-                            batch = poison::sift(&corp.id, &consumer, batch, &work).await;
+                            batch = poison::sift(&corp.id, &consumer, batch, &work, &stop).await;
                             if batch.is_empty() {
                                 break;
                             }
