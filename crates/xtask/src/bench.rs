@@ -38,11 +38,10 @@ pub(crate) mod stand;
 mod store;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::progress::{print, say};
-use crate::root;
+use crate::runs::RunFolder;
 use programs::Programs;
 use row::{Row, Sample};
 use servers::Place;
@@ -168,12 +167,14 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     } else if !args.built {
         programs::go_on_in_release(&groups)?;
     }
+    // Appended files of a run are large: nothing of it stays.
+    let run = RunFolder::new("bench")?;
     let bench = Bench {
         rounds: if args.quick { 1 } else { args.rounds.max(5) },
         quick: args.quick,
         full: args.full,
         place: Place {
-            folder: folder()?,
+            folder: run.path().to_owned(),
             programs: Programs::beside_us()?,
         },
     };
@@ -191,7 +192,6 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.json {
         row::table(&rows);
     }
-    std::fs::remove_dir_all(&bench.place.folder).ok();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -223,20 +223,6 @@ fn list() {
             row.name, row.what
         ));
     }
-}
-
-/// Empty, and left empty: appended files of a run are large. What a run that was killed left goes too.
-fn folder() -> anyhow::Result<PathBuf> {
-    let all = root::folder("bench")?;
-    for old in std::fs::read_dir(&all)?.flatten() {
-        let process = PathBuf::from("/proc").join(old.file_name());
-        if !process.exists() {
-            std::fs::remove_dir_all(old.path()).ok();
-        }
-    }
-    let folder = all.join(std::process::id().to_string());
-    std::fs::create_dir_all(&folder)?;
-    Ok(folder)
 }
 
 /// Milliseconds since the epoch: callbacks and leases say when they are.

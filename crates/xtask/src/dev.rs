@@ -10,8 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::process::{is_alive, signal};
 use crate::progress::{print, say};
 use crate::root;
+use crate::runs::Lock;
 use crate::services::{Keep, Services};
 
+/// Held by the process that keeps the servers.
+const LOCK: &str = "lock";
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Start a private Redis and Postgres for development and print their addresses.
@@ -57,7 +60,8 @@ pub(crate) fn up(args: UpArgs) -> anyhow::Result<ExitCode> {
     let mut child = detached(&folder)?;
     let start = Instant::now();
     loop {
-        if let Some(state) = running(&folder).filter(|state| state.pid == child.id()) {
+        let state = state(&folder).filter(|state| state.running && state.pid == child.id());
+        if let Some(state) = state {
             show(&state);
             return Ok(ExitCode::SUCCESS);
         }
@@ -89,6 +93,7 @@ pub(crate) fn down(args: DownArgs) -> anyhow::Result<ExitCode> {
         None => say("Ended", "nothing was running"),
     }
     if args.wipe {
+        let _nobody_starts = take(&folder)?;
         std::fs::remove_dir_all(&folder)
             .with_context(|| format!("cannot remove {}", folder.display()))?;
         say("Removed", &folder.display().to_string());
@@ -98,7 +103,14 @@ pub(crate) fn down(args: DownArgs) -> anyhow::Result<ExitCode> {
 
 /// Runs both until a signal comes.
 fn keep(folder: &Path) -> anyhow::Result<ExitCode> {
-    let ports = state(folder).map(|state| (state.redis_port, state.postgres_port));
+    let _ours = take(folder)?;
+    let mut ports = None;
+    if let Some(mut last) = state(folder) {
+        ports = Some((last.redis_port, last.postgres_port));
+        // Whoever was killed said that it runs, and was not there to take it back.
+        last.running = false;
+        write(folder, &last)?;
+    }
     let mut services = Services::start(folder, Keep::Everything, ports)?;
     let mut state = State {
         pid: std::process::id(),
@@ -160,13 +172,25 @@ fn show(state: &State) {
 }
 
 fn running(folder: &Path) -> Option<State> {
-    state(folder).filter(|state| state.running && is_ours(state.pid))
+    // A process id may have been given to another since, even to one of our own; the lock is its keeper's alone.
+    state(folder).filter(|state| state.running && Lock::is_held(&folder.join(LOCK)))
 }
 
-/// A process id may have been given to a stranger since.
-fn is_ours(pid: u32) -> bool {
-    std::fs::read(format!("/proc/{pid}/cmdline"))
-        .is_ok_and(|line| String::from_utf8_lossy(&line).contains("xtask"))
+/// The folder, for as long as the lock is kept.
+fn take(folder: &Path) -> anyhow::Result<Lock> {
+    let start = Instant::now();
+    loop {
+        if let Some(lock) = Lock::take(&folder.join(LOCK))? {
+            return Ok(lock);
+        }
+        // Whoever only looks whether it is held holds it for an instant.
+        anyhow::ensure!(
+            start.elapsed() < Duration::from_secs(1),
+            "another `cargo xtask up` is starting or ending in {}",
+            folder.display()
+        );
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn state(folder: &Path) -> Option<State> {
@@ -182,4 +206,32 @@ fn write(folder: &Path, state: &State) -> anyhow::Result<()> {
 
 fn path(folder: &Path) -> PathBuf {
     folder.join("state.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_was_killed_does_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let said = State {
+            // There is such a process, and it is an xtask.
+            pid: std::process::id(),
+            redis_port: 1,
+            postgres_port: 2,
+            redis_url: String::new(),
+            postgres_url: String::new(),
+            running: true,
+        };
+        write(folder, &said).unwrap();
+        assert!(running(folder).is_none());
+        let lock = take(folder).unwrap();
+        assert_eq!(running(folder).map(|state| state.redis_port), Some(1));
+        let refused = take(folder).unwrap_err().to_string();
+        assert!(refused.contains("another `cargo xtask up`"), "{refused}");
+        drop(lock);
+        assert!(running(folder).is_none());
+    }
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask`: everything a developer and CI run. Each subcommand is a module with its own arguments and one
-//! `run`; what they share is starting processes ([`process`]), free ports ([`ports`]), private Redis and Postgres
-//! ([`services`]) and lines that say what happens ([`progress`]).
+//! `run`; what they share is starting processes ([`process`]), a folder for each run ([`runs`]), free ports ([`ports`]),
+//! private Redis and Postgres ([`services`]) and lines that say what happens ([`progress`]).
 
 mod bench;
 mod check;
@@ -11,6 +11,7 @@ mod process;
 mod progress;
 mod prove;
 mod root;
+mod runs;
 mod services;
 mod stage;
 

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::process::{Process, Spec, signal};
 use crate::progress::say;
+use crate::runs::RunFolder;
 use crate::services::{Keep, Postgres, Redis, Services};
 use crate::{ports, root};
 
@@ -55,7 +56,7 @@ pub(crate) struct Stage {
     pub(crate) redis: redis::aio::ConnectionManager,
     redis_server: Option<Redis>,
     postgres_server: Option<Postgres>,
-    folder: PathBuf,
+    folder: RunFolder,
     key: String,
     nodes: Vec<Node>,
     gateways: usize,
@@ -71,9 +72,8 @@ impl Stage {
         seed: u64,
     ) -> anyhow::Result<Self> {
         let programs = build(release)?;
-        let folder = root::folder(name)?;
-        std::fs::remove_dir_all(&folder).ok();
-        let folder = root::folder(name)?;
+        let run = RunFolder::new(name)?.staying();
+        let folder = run.path().to_owned();
         let services = Services::start(&folder, Keep::Everything, None)?;
         let gateway_ports: Vec<u16> = (0..wishes.gateways)
             .map(|_| ports::free())
@@ -134,7 +134,7 @@ impl Stage {
             redis,
             redis_server: Some(services.redis),
             postgres_server: Some(services.postgres),
-            folder,
+            folder: run,
             key: key.trim().to_owned(),
             nodes,
             gateways: wishes.gateways,
@@ -252,7 +252,7 @@ impl Stage {
 
     /// Where configuration, logs and data are.
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
+        self.folder.path()
     }
 
     /// The admin key of the console.
@@ -276,7 +276,7 @@ impl Stage {
     pub(crate) fn restart_redis(&mut self) -> anyhow::Result<()> {
         let port = self.redis_server.as_ref().map(Redis::port);
         self.redis_server = None;
-        self.redis_server = Some(Redis::start(&self.folder, Keep::Everything, port)?);
+        self.redis_server = Some(Redis::start(self.folder(), Keep::Everything, port)?);
         Ok(())
     }
 
@@ -286,7 +286,7 @@ impl Stage {
         self.postgres_server = None;
         tokio::time::sleep(pause).await;
         self.postgres_server = Some(tokio::task::block_in_place(|| {
-            Postgres::start(&self.folder, Keep::Everything, port)
+            Postgres::start(self.folder(), Keep::Everything, port)
         })?);
         Ok(())
     }
@@ -318,7 +318,7 @@ impl Stage {
             anyhow::ensure!(
                 start.elapsed() < limit,
                 "waited {limit:?} in vain: {what}; logs are in {}",
-                self.folder.display()
+                self.folder().display()
             );
             tokio::time::sleep(Duration::from_millis(100)).await;
         }

@@ -1,7 +1,5 @@
 //! The checks themselves. Cheap ones first.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::Context as _;
 
 use super::Outcome;
@@ -9,9 +7,9 @@ use super::count::Counts;
 use super::deny::{TREE, check};
 use super::peers;
 use super::run::{cargo, has_cargo, keep, show, show_and_keep};
-use crate::process::is_alive;
 use crate::progress::say;
 use crate::root;
+use crate::runs::RunFolder;
 use crate::services::{Keep, Package, Postgres, ensure};
 
 /// What the steps are given.
@@ -154,9 +152,9 @@ fn tests(context: &Context) -> anyhow::Result<Outcome> {
         Package::PgBouncer,
         Package::Procps,
     ])?;
-    let folder = RunFolder::new()?;
+    let folder = RunFolder::new("test")?;
     // One server for all test processes, with a database for each test. Redis servers the tests start themselves.
-    let postgres = Postgres::start(&folder.0, Keep::Nothing, None)?;
+    let postgres = Postgres::start(folder.path(), Keep::Nothing, None)?;
     let mut command = if has_cargo("nextest") {
         let mut command = cargo(&[
             "nextest",
@@ -189,8 +187,8 @@ fn peers(_: &Context) -> anyhow::Result<Outcome> {
     let installed = root::folder("peers")?;
     peers::install(&installed)?;
     ensure(&[Package::Redis, Package::Postgres])?;
-    let folder = RunFolder::new()?;
-    let postgres = Postgres::start(&folder.0, Keep::Nothing, None)?;
+    let folder = RunFolder::new("test")?;
+    let postgres = Postgres::start(folder.path(), Keep::Nothing, None)?;
     let args = [
         "test",
         "--locked",
@@ -241,38 +239,6 @@ fn counted(ok: bool, output: &str) -> Outcome {
             failed => format!("{failed} failed, {} passed", counts.passed),
         };
         Outcome::Failed { why, counts }
-    }
-}
-
-/// `.paidan/test-<pid>`: removed at the end. Those of runs that were killed are swept by the next one.
-struct RunFolder(PathBuf);
-
-impl RunFolder {
-    fn new() -> anyhow::Result<Self> {
-        let folder = root::folder(&format!("test-{}", std::process::id()))?;
-        if let Some(base) = folder.parent() {
-            sweep(base);
-        }
-        Ok(Self(folder))
-    }
-}
-
-impl Drop for RunFolder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
-}
-
-fn sweep(base: &Path) {
-    for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner = name.to_str().and_then(|name| name.strip_prefix("test-"));
-        if owner
-            .and_then(|pid| pid.parse().ok())
-            .is_some_and(|pid| !is_alive(pid))
-        {
-            std::fs::remove_dir_all(entry.path()).ok();
-        }
     }
 }
 
