@@ -1,26 +1,38 @@
 //! `demo`: everything on one machine, driven by real sealed callbacks, watched live.
 
-use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
+mod figures;
+mod show;
+
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::ending;
 use crate::progress::{print, say};
-use crate::prove::{checks, surge};
+use crate::prove::checks::{self, Invariant};
+use crate::prove::surge;
 use crate::stage::{Stage, Wishes};
+use figures::Figures;
+use show::Live;
+
+const MOST_CUSTOMERS: u64 = 1_000_000;
+const MOST_SECONDS: u64 = 86_400;
+/// How long the last figures may take once we are to end.
+const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// Start private stores, the fake WeCom, two gateways and two allocators; let a surge of customers come; watch.
 ///
-/// Ends by itself with a summary; the exit status says whether every promise held. Ctrl-C ends everything at any time.
+/// Ends by itself with a summary; the exit status says whether every promise held. Ctrl-C ends everything in order at
+/// any time, a second one at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Customers who scan the poster.
-    #[arg(long, default_value_t = 600)]
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=MOST_CUSTOMERS))]
     customers: u64,
     /// Over how many seconds they come.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
     seconds: u64,
     /// Stay up afterwards, until Ctrl-C, and print where to look.
     #[arg(long)]
@@ -28,39 +40,72 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    anyhow::ensure!(
-        args.customers > 0 && args.seconds > 0,
-        "--customers and --seconds must be above 0"
-    );
+    ending::watch("programs first, then the stores, then a summary")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        tokio::select! {
-            shown = show(&args) => shown,
-            _ = tokio::signal::ctrl_c() => {
-                print("");
-                say("Ending", "everything");
-                Ok(ExitCode::SUCCESS)
-            }
-        }
-    })
+    runtime.block_on(show(&args))
 }
 
 async fn show(args: &Args) -> anyhow::Result<ExitCode> {
-    let wishes = Wishes {
-        members: [("ZhangSan", 4), ("LiSi", 3), ("WangWu", 2), ("ZhaoLiu", 1)]
-            .map(|(member, weight)| (member.to_lowercase(), weight))
+    let started = tokio::task::block_in_place(|| Stage::start("demo", wishes(), false, 1));
+    let mut stage = match (started, ending::asked()) {
+        (Ok(stage), _) => stage,
+        (Err(_), Some(asker)) => {
+            print(&show::verdict(None, Some(asker), 0, args.customers));
+            return Ok(asker.exit_code());
+        }
+        (Err(error), None) => return Err(error),
+    };
+    let mut checked = None;
+    let driven = tokio::select! {
+        driven = drive(&stage, args, &mut checked) => driven,
+        never = stage.keep_online() => match never {},
+        () = ending::wait() => Ok(()),
+    };
+    tokio::task::block_in_place(|| stage.end_programs());
+    let last = tokio::time::timeout(LAST_LOOK, Figures::read(&stage)).await;
+    let last = last.ok().and_then(Result::ok).unwrap_or_default();
+    let members = stage.members.clone();
+    let folder = stage.folder().to_owned();
+    tokio::task::block_in_place(|| drop(stage));
+    print("");
+    for line in show::table(&members, &last, args.customers) {
+        print(&line);
+    }
+    say("Logs", &folder.display().to_string());
+    driven?;
+    let asker = ending::asked();
+    let line = show::verdict(checked.as_deref(), asker, last.decided, args.customers);
+    print(&line);
+    Ok(match (checked, asker) {
+        (Some(all), _) if all.iter().all(|one| one.holds) => ExitCode::SUCCESS,
+        (None, Some(asker)) => asker.exit_code(),
+        _ => ExitCode::FAILURE,
+    })
+}
+
+fn wishes() -> Wishes {
+    Wishes {
+        members: [("zhangsan", 4), ("lisi", 3), ("wangwu", 2), ("zhaoliu", 1)]
+            .map(|(member, weight)| (member.to_owned(), weight))
             .to_vec(),
         sim: "[callbacks]\nconnections = 64\nduplicate_rate = 0.2\nduplicate_copies = 3\n"
             .to_owned(),
         allocator: String::new(),
         gateways: 2,
         allocators: 2,
-    };
-    let stage = tokio::task::block_in_place(|| Stage::start("demo", wishes, false, 1))?;
+    }
+}
+
+/// The surge, and the promises at its end. With `--keep` it never returns.
+async fn drive(
+    stage: &Stage,
+    args: &Args,
+    checked: &mut Option<Vec<Invariant>>,
+) -> anyhow::Result<()> {
     stage.prepare().await?;
-    look_at(&stage);
+    look_at(stage);
     stage
         .sim(
             "scan",
@@ -70,10 +115,10 @@ async fn show(args: &Args) -> anyhow::Result<ExitCode> {
         .await?;
     let begun = Instant::now();
     let limit = Duration::from_secs(args.seconds + 120);
-    let mut live = Live::default();
+    let mut live = Live::new();
     loop {
-        let now = Figures::read(&stage).await?;
-        live.draw(&stage, &now, args.customers);
+        let now = Figures::read(stage).await?;
+        live.draw(&stage.members, &now, args.customers);
         if now.decided >= args.customers {
             break;
         }
@@ -84,137 +129,34 @@ async fn show(args: &Args) -> anyhow::Result<ExitCode> {
         );
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    surge::settle(&stage).await?;
-    live.draw(&stage, &Figures::read(&stage).await?, args.customers);
-    let invariants = checks::all(&stage, args.customers).await?;
+    surge::settle(stage).await?;
+    live.draw(&stage.members, &Figures::read(stage).await?, args.customers);
+    let invariants = checks::all(stage, args.customers).await?;
     print("");
+    let on_terminal = std::io::stdout().is_terminal();
     for one in &invariants {
-        let mark = if one.holds { "holds " } else { "BROKEN" };
-        print(&format!(
-            "{mark} {:<58} {:>7} checked  {}",
-            one.name, one.checked, one.found
-        ));
+        for line in show::promise(one, on_terminal) {
+            print(&line);
+        }
     }
-    let passed = invariants.iter().all(|one| one.holds);
+    *checked = Some(invariants);
     if args.keep {
-        look_at(&stage);
+        look_at(stage);
         say("Running", "until Ctrl-C");
         std::future::pending::<()>().await;
     }
-    Ok(if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(())
 }
 
 fn look_at(stage: &Stage) {
     print("");
     print(&format!("  REST API       {}/docs", stage.console()));
     print(&format!("  its key        {}", stage.key()));
-    print(&format!(
-        "  callbacks go   {}",
-        stage.callback_urls().join(", ")
-    ));
+    for (n, url) in stage.callback_urls().into_iter().enumerate() {
+        let what = if n == 0 { "callbacks go" } else { "or" };
+        print(&format!("  {what:<14} {url}"));
+    }
     print(&format!("  fake WeCom     {}/sim", stage.sim_url));
     print(&format!("  logs, config   {}", stage.folder().display()));
     print("");
-}
-
-/// What is shown.
-#[derive(Debug, Default)]
-struct Figures {
-    acknowledged: u64,
-    deliveries: u64,
-    decided: u64,
-    done: u64,
-    by_member: BTreeMap<String, u64>,
-    /// From receipt to decision, milliseconds.
-    p50_ms: f64,
-    p99_ms: f64,
-}
-
-impl Figures {
-    async fn read(stage: &Stage) -> anyhow::Result<Self> {
-        let callbacks: Value = stage.sim_get("counters").await?["callbacks"].clone();
-        let pool = stage.ledger.pool();
-        let (deliveries, p50_ms, p99_ms): (i64, Option<f64>, Option<f64>) = sqlx::query_as(
-            "SELECT count(*), percentile_cont(0.5) WITHIN GROUP (ORDER BY ms), percentile_cont(0.99) WITHIN GROUP (ORDER BY ms)
-             FROM (SELECT extract(epoch FROM a.decided_at - d.received_at)::float8 * 1000 AS ms
-                FROM deliveries AS d LEFT JOIN allocations AS a ON a.delivery = d.id) AS taken",
-        )
-        .fetch_one(pool)
-        .await?;
-        let done: i64 = sqlx::query_scalar("SELECT count(*) FROM outbox WHERE state = 'done'")
-            .fetch_one(pool)
-            .await?;
-        let by_member = stage
-            .ledger
-            .allocations()
-            .open_by_member(&stage.corp)
-            .await?;
-        let by_member: BTreeMap<String, u64> = by_member
-            .into_iter()
-            .map(|(member, count)| (member.to_string(), count))
-            .collect();
-        Ok(Self {
-            acknowledged: callbacks["acked"].as_u64().unwrap_or_default(),
-            deliveries: u64::try_from(deliveries)?,
-            decided: by_member.values().sum(),
-            done: u64::try_from(done)?,
-            by_member,
-            p50_ms: p50_ms.unwrap_or_default(),
-            p99_ms: p99_ms.unwrap_or_default(),
-        })
-    }
-}
-
-/// Draws over what it drew before, on a terminal; else one line a second.
-#[derive(Debug, Default)]
-struct Live {
-    lines: usize,
-    said: Option<Instant>,
-}
-
-impl Live {
-    fn draw(&mut self, stage: &Stage, now: &Figures, customers: u64) {
-        let mut lines = vec![format!(
-            "callbacks acknowledged {:>6} · stored {:>6} · decided {:>6}/{customers} · effects done {:>6} · received → decided p50 {:.1} ms, p99 {:.1} ms",
-            now.acknowledged, now.deliveries, now.decided, now.done, now.p50_ms, now.p99_ms
-        )];
-        if !std::io::stdout().is_terminal() {
-            if self
-                .said
-                .is_none_or(|said| said.elapsed() >= Duration::from_secs(1))
-                || now.decided >= customers
-            {
-                print(&lines[0]);
-                self.said = Some(Instant::now());
-            }
-            return;
-        }
-        let weights: u32 = stage.members.iter().map(|(_, weight)| weight).sum();
-        for (member, weight) in &stage.members {
-            let got = now.by_member.get(member).copied().unwrap_or_default();
-            let share = now.decided as f64 * f64::from(*weight) / f64::from(weights);
-            let width = usize::try_from(got * 40 / customers.max(1)).unwrap_or_default();
-            lines.push(format!(
-                "  {member:<10} weight {weight}  has {got:>5}  share {share:>8.2}  distance {:>6.2}  {}",
-                got as f64 - share,
-                "█".repeat(width)
-            ));
-        }
-        let mut out = std::io::stdout().lock();
-        let mut text = String::new();
-        if self.lines > 0 {
-            text.push_str(&format!("\x1b[{}A", self.lines));
-        }
-        for line in &lines {
-            text.push_str(&format!("\x1b[2K{line}\n"));
-        }
-        out.write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .ok();
-        self.lines = lines.len();
-    }
 }

@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod demo;
 mod dev;
+mod ending;
 mod ports;
 mod process;
 mod progress;

@@ -1,19 +1,38 @@
 //! Child processes that never outlive us: the kernel signals them when we end, even by SIGKILL.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
+use crate::ending;
+
 /// How long a process may take to end in order before it is killed.
-const GRACE: Duration = Duration::from_secs(30);
+pub(crate) const GRACE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Those that were started and not seen to end yet, and what ends them at once.
+static RUNNING: Mutex<BTreeMap<u32, &'static str>> = Mutex::new(BTreeMap::new());
+
+/// Ends all children at once.
+pub(crate) fn kill_all() {
+    for (pid, signal_name) in running().iter() {
+        signal(*pid, signal_name);
+    }
+}
+
+fn running() -> std::sync::MutexGuard<'static, BTreeMap<u32, &'static str>> {
+    RUNNING
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
 
 pub(crate) fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0)
@@ -37,6 +56,7 @@ pub(crate) struct Spec {
     env: Vec<(String, String)>,
     log: PathBuf,
     stop_signal: &'static str,
+    kill_signal: &'static str,
     user: Option<String>,
 }
 
@@ -50,6 +70,7 @@ impl Spec {
             env: Vec::new(),
             log: log.to_owned(),
             stop_signal: "TERM",
+            kill_signal: "KILL",
             user: None,
         }
     }
@@ -72,6 +93,12 @@ impl Spec {
 
     pub(crate) fn stop_signal(mut self, signal: &'static str) -> Self {
         self.stop_signal = signal;
+        self
+    }
+
+    /// For programs that have a way to end at once and yet leave nothing behind.
+    pub(crate) fn kill_signal(mut self, signal: &'static str) -> Self {
+        self.kill_signal = signal;
         self
     }
 
@@ -117,16 +144,23 @@ pub(crate) fn as_user(user: Option<&str>) -> Vec<OsString> {
 pub(crate) struct Process {
     spec: Spec,
     child: Child,
+    /// When it was asked to end: once, for a second signal means more to some programs.
+    asked: Option<Instant>,
 }
 
 impl Process {
     pub(crate) fn start(spec: Spec) -> anyhow::Result<Self> {
         let child = keeper_spawn(spec.command()?)
             .with_context(|| format!("cannot start {} ({})", spec.name, spec.program.display()))?;
-        Ok(Self { spec, child })
+        running().insert(child.id(), spec.kill_signal);
+        Ok(Self {
+            spec,
+            child,
+            asked: None,
+        })
     }
 
-    /// Waits until `ready` says so. An error when the process ends before, or after `limit`.
+    /// Waits until `ready` says so. An error when the process ends before, after `limit`, or when we are to end.
     pub(crate) fn wait_until(
         &mut self,
         limit: Duration,
@@ -134,6 +168,7 @@ impl Process {
     ) -> anyhow::Result<()> {
         let start = Instant::now();
         while !ready() {
+            ending::check()?;
             if let Some(status) = self.child.try_wait()? {
                 anyhow::bail!(
                     "{} ended at its start: {status}\n{}",
@@ -161,14 +196,22 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
+    /// Asks it to end in order and does not wait.
+    pub(crate) fn ask_to_stop(&mut self) {
+        if self.asked.is_none() && self.is_running() {
+            signal(self.child.id(), self.spec.stop_signal);
+            self.asked = Some(Instant::now());
+        }
+    }
+
     /// Ends it in order; kills it when that takes too long.
     pub(crate) fn stop(&mut self) -> anyhow::Result<ExitStatus> {
         if let Some(status) = self.child.try_wait()? {
             return Ok(status);
         }
-        signal(self.child.id(), self.spec.stop_signal);
-        let start = Instant::now();
-        while start.elapsed() < GRACE {
+        self.ask_to_stop();
+        let asked = self.asked.unwrap_or_else(Instant::now);
+        while asked.elapsed() < GRACE {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
             }
@@ -192,6 +235,7 @@ impl Drop for Process {
         if let Err(error) = self.stop() {
             crate::progress::fail(&format!("{} does not end: {error}", self.spec.name));
         }
+        running().remove(&self.child.id());
     }
 }
 
@@ -249,6 +293,32 @@ mod tests {
         let status = process.stop().unwrap();
         assert!(!status.success());
         assert!(!process.is_running());
+    }
+
+    /// Several end side by side, each asked once.
+    #[test]
+    fn those_who_were_asked_end_together() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = |n: u32| folder.path().join(n.to_string());
+        // Says whenever it is asked, and ends only when the others were asked too.
+        let script = "trap 'echo asked; touch \"$0.asked\"; while [ ! -e \"$1.asked\" ]; do sleep 0.01; done; exit 0' TERM
+                      echo here; while :; do sleep 0.01; done";
+        let start = |n: u32, other: u32| {
+            let spec = Spec::new("asked", "sh", &log(n)).args(["-c", script]);
+            let mut process = Process::start(spec.arg(log(n)).arg(log(other))).unwrap();
+            let ready = || std::fs::read_to_string(log(n)).is_ok_and(|text| text.contains("here"));
+            process.wait_until(Duration::from_secs(20), ready).unwrap();
+            process
+        };
+        let mut both = [start(1, 2), start(2, 1)];
+        both.iter_mut().for_each(Process::ask_to_stop);
+        for process in &mut both {
+            assert!(process.stop().unwrap().success());
+        }
+        for n in [1, 2] {
+            let text = std::fs::read_to_string(log(n)).unwrap();
+            assert_eq!(text, "here\nasked\n");
+        }
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         let invariants = checks::all(&played.stage, played.customers).await?;
         let mut passed = invariants.iter().all(|one| one.holds);
         if !args.json {
-            invariants.iter().for_each(show);
+            invariants.iter().for_each(|one| print(&one.line()));
         }
         if args.self_test && passed {
             let missed = self_test(&played, invariants).await?;
@@ -105,21 +105,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             Scenario::Surge => "surge",
             Scenario::Faults => "faults",
         };
-        print(&json!({"scenario": name, "passed": passed, "figures": played.figures}).to_string());
+        let figures = played.figures.take();
+        // What its end says comes before the last line.
+        drop(played);
+        print(&json!({"scenario": name, "passed": passed, "figures": figures}).to_string());
         Ok(if passed {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
         })
     })
-}
-
-fn show(one: &Invariant) {
-    let mark = if one.holds { "holds " } else { "BROKEN" };
-    print(&format!(
-        "{mark} {:<58} {:>9} checked  {}",
-        one.name, one.checked, one.found
-    ));
 }
 
 /// A proof that cannot fail is none: breaks one promise after the other and answers those that nobody noticed.

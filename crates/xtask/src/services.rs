@@ -49,6 +49,7 @@ fn start_on<T>(
 ) -> anyhow::Result<T> {
     let mut last = None;
     for attempt in 0..5 {
+        crate::ending::check()?;
         let port = match wished.filter(|port| attempt == 0 && crate::ports::is_free(*port)) {
             Some(port) => port,
             None => crate::ports::free()?,

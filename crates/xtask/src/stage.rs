@@ -1,23 +1,24 @@
 //! The stage: private stores, the fake WeCom, gateways and allocators as processes that can be killed and started
 //! again, and a bystander who reads the stores.
 
+mod build;
 mod config;
+mod presence;
 mod sabotage;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 use allocation::CorpId;
-use anyhow::Context;
+use build::{Programs, build, command};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
-use crate::process::{Process, Spec, signal};
+use crate::process::{GRACE, Process, Spec, signal};
 use crate::progress::say;
 use crate::runs::RunFolder;
-use crate::services::{Keep, Postgres, Redis, Services};
-use crate::{ports, root};
+use crate::services::{Keep, Package, Postgres, Redis, Services, ensure};
+use crate::{ending, ports};
 
 pub(crate) const CORP: &str = "ww0000000000paidan";
 const AGENT: u32 = 1_000_002;
@@ -54,14 +55,15 @@ pub(crate) struct Stage {
     pub(crate) members: Vec<(String, u32)>,
     pub(crate) ledger: ledger::Ledger,
     pub(crate) redis: redis::aio::ConnectionManager,
+    key: String,
+    gateways: usize,
+    random: StdRng,
+    // In the order of their end: whoever uses another goes before him.
+    nodes: Vec<Node>,
+    _sim: Process,
     redis_server: Option<Redis>,
     postgres_server: Option<Postgres>,
     folder: RunFolder,
-    key: String,
-    nodes: Vec<Node>,
-    gateways: usize,
-    random: StdRng,
-    _sim: Process,
 }
 
 impl Stage {
@@ -71,6 +73,8 @@ impl Stage {
         release: bool,
         seed: u64,
     ) -> anyhow::Result<Self> {
+        // What is missing is known before the minutes of the first build, not after.
+        ensure(&[Package::Redis, Package::Postgres])?;
         let programs = build(release)?;
         let run = RunFolder::new(name)?.staying();
         let folder = run.path().to_owned();
@@ -116,6 +120,7 @@ impl Stage {
         for node in &mut nodes {
             node.start()?;
         }
+        ending::check()?;
         let runtime = tokio::runtime::Handle::current();
         let (ledger, redis) = runtime.block_on(async {
             let ledger = ledger::Ledger::connect(ledger::Config::new(postgres_url)).await?;
@@ -177,16 +182,6 @@ impl Stage {
             self.heartbeat().await.ok()
         })
         .await
-    }
-
-    /// Everybody is there for the next ten minutes.
-    pub(crate) async fn heartbeat(&self) -> anyhow::Result<()> {
-        let members: Vec<Value> = self
-            .members
-            .iter()
-            .map(|(member, _)| json!({"member": member, "online": true, "lease_seconds": 600}))
-            .collect();
-        self.put("presence", &json!({"members": members})).await
     }
 
     async fn put(&self, path: &str, body: &Value) -> anyhow::Result<()> {
@@ -260,6 +255,28 @@ impl Stage {
         &self.key
     }
 
+    /// Ends gateways and allocators in order, side by side; the stores and the fake WeCom can still be asked.
+    pub(crate) fn end_programs(&mut self) {
+        let mut running: Vec<(&str, &mut Process)> = Vec::new();
+        for node in &mut self.nodes {
+            running.extend(node.process.as_mut().map(|process| (&*node.name, process)));
+        }
+        if running.is_empty() {
+            return;
+        }
+        let names: Vec<&str> = running.iter().map(|(name, _)| *name).collect();
+        say(
+            "Ending",
+            &format!("{} (at most {} s)", names.join(", "), GRACE.as_secs()),
+        );
+        for (_, process) in &mut running {
+            process.ask_to_stop();
+        }
+        for node in &mut self.nodes {
+            node.process = None;
+        }
+    }
+
     /// Kills one process, whichever it is, and starts it again. Answers its name.
     pub(crate) fn kill_one(&mut self) -> anyhow::Result<String> {
         let index = self.random.random_range(0..self.nodes.len());
@@ -325,76 +342,16 @@ impl Stage {
     }
 }
 
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.end_programs();
+        say("Ending", "the fake WeCom, Redis and Postgres");
+    }
+}
+
 impl Node {
     fn start(&mut self) -> anyhow::Result<()> {
         self.process = Some(Process::start(self.spec.clone())?);
         Ok(())
     }
-}
-
-struct Programs {
-    folder: PathBuf,
-}
-
-impl Programs {
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
-    }
-}
-
-/// Builds our three programs with the cargo that runs us.
-fn build(release: bool) -> anyhow::Result<Programs> {
-    let profile = if release { "release" } else { "dev" };
-    say(
-        "Building",
-        &format!("gateway, allocator, wecom-sim ({profile})"),
-    );
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .current_dir(root::checkout())
-        .args([
-            "build",
-            "--quiet",
-            "--profile",
-            profile,
-            "-p",
-            "gateway",
-            "-p",
-            "allocator",
-            "-p",
-            "wecom-sim",
-            "--bins",
-        ])
-        .status()
-        .context("cargo")?;
-    anyhow::ensure!(status.success(), "the programs do not build");
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root::checkout().join("target"), PathBuf::from);
-    Ok(Programs {
-        folder: target.join(if release { "release" } else { "debug" }),
-    })
-}
-
-/// One of the allocator's commands; answers what it printed.
-fn command(
-    programs: &Programs,
-    config: &Path,
-    postgres_url: &str,
-    args: &[&str],
-) -> anyhow::Result<String> {
-    let output = Command::new(programs.path("allocator"))
-        .arg("--config")
-        .arg(config)
-        .args(args)
-        .env("APP_SECRET", SECRET)
-        .env("PAIDAN_POSTGRES_URL", postgres_url)
-        .env("RUST_LOG", "warn")
-        .output()?;
-    anyhow::ensure!(
-        output.status.success(),
-        "allocator {}: {}",
-        args.join(" "),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Ok(String::from_utf8(output.stdout)?)
 }

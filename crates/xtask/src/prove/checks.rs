@@ -18,6 +18,22 @@ pub(crate) struct Invariant {
     pub(crate) found: String,
 }
 
+impl Invariant {
+    pub(crate) fn mark(&self) -> &'static str {
+        if self.holds { "holds " } else { "BROKEN" }
+    }
+
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "{} {:<58} {:>9} checked  {}",
+            self.mark(),
+            self.name,
+            self.checked,
+            self.found
+        )
+    }
+}
+
 fn invariant(name: &'static str, holds: bool, checked: u64, found: impl Into<String>) -> Invariant {
     Invariant {
         name,

@@ -128,6 +128,8 @@ fn spec(bin: &Path, folder: &Path, data: &Path, port: u16, keep: Keep) -> Spec {
     .user(user())
     // Fast shutdown: sessions are cut, nothing committed is lost.
     .stop_signal("INT")
+    // Immediate shutdown: killed outright, it would leave shared memory behind.
+    .kill_signal("QUIT")
     .arg("-D")
     .arg(data)
     .args(["-p", &port.to_string()])
