@@ -40,11 +40,16 @@ mod store;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use crate::numbers::whole;
 use crate::progress::{print, say};
 use crate::runs::RunFolder;
+use crate::services::{Package, ensure};
 use programs::Programs;
 use row::{Row, Sample};
 use servers::Place;
+
+const LEAST_ROUNDS: u64 = 5;
+const MOST_ROUNDS: u64 = 1000;
 
 /// Measure ours beside the limit and print the ratios.
 ///
@@ -56,9 +61,9 @@ pub(crate) struct Args {
     /// One line of JSON for each row.
     #[arg(long)]
     json: bool,
-    /// Rounds; never less than five, but with --quick.
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    /// Rounds, from 5 to 1000; fewer say nothing of the spread.
+    #[arg(long, default_value_t = LEAST_ROUNDS, allow_negative_numbers = true, value_parser = whole(LEAST_ROUNDS, MOST_ROUNDS))]
+    rounds: u64,
     /// The whole of what is scaled down otherwise (P12: 50,000 over 180 s).
     #[arg(long)]
     full: bool,
@@ -90,6 +95,15 @@ impl Group {
         Group::Ledger,
         Group::Path,
     ];
+
+    fn needs(self) -> &'static [Package] {
+        match self {
+            Group::Open => &[],
+            Group::Gateway => &[Package::Redis],
+            Group::Ledger => &[Package::Postgres],
+            Group::Decide | Group::Path => &[Package::Redis, Package::Postgres],
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -162,6 +176,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if groups.is_empty() {
         groups.extend(Group::ALL);
     }
+    // What is missing is known before the minutes of the build, not after.
+    let needed: Vec<Package> = groups
+        .iter()
+        .flat_map(|group| group.needs())
+        .copied()
+        .collect();
+    ensure(&needed)?;
     if args.quick {
         programs::build_as_we_are(&groups)?;
     } else if !args.built {
@@ -170,7 +191,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     // Appended files of a run are large: nothing of it stays.
     let run = RunFolder::new("bench")?;
     let bench = Bench {
-        rounds: if args.quick { 1 } else { args.rounds.max(5) },
+        rounds: if args.quick {
+            1
+        } else {
+            usize::try_from(args.rounds)?
+        },
         quick: args.quick,
         full: args.full,
         place: Place {

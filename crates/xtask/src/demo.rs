@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::ending;
+use crate::numbers::whole;
 use crate::progress::{print, say};
 use crate::prove::checks::{self, Invariant};
 use crate::prove::surge;
@@ -28,11 +29,11 @@ const LAST_LOOK: Duration = Duration::from_secs(5);
 /// any time, a second one at once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Customers who scan the poster.
-    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=MOST_CUSTOMERS))]
+    /// Customers who scan the poster, at most a million.
+    #[arg(long, default_value_t = 600, allow_negative_numbers = true, value_parser = whole(1, MOST_CUSTOMERS))]
     customers: u64,
-    /// Over how many seconds they come.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
+    /// Over how many seconds they come, at most a day.
+    #[arg(long, default_value_t = 20, allow_negative_numbers = true, value_parser = whole(1, MOST_SECONDS))]
     seconds: u64,
     /// Stay up afterwards, until Ctrl-C, and print where to look.
     #[arg(long)]

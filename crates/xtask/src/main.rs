@@ -7,6 +7,7 @@ mod check;
 mod demo;
 mod dev;
 mod ending;
+mod numbers;
 mod ports;
 mod process;
 mod progress;
@@ -64,4 +65,52 @@ fn main() -> ExitCode {
         progress::fail(&format!("{error:#}"));
         ExitCode::FAILURE
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senseless_numbers_are_refused_with_the_range() {
+        let refused = |line: &str| {
+            let words = ["xtask"].into_iter().chain(line.split(' '));
+            Cli::try_parse_from(words).unwrap_err().to_string()
+        };
+        for (command, option, range, values) in [
+            ("bench", "--rounds", "from 5 to 1000", "0 4 -1 1001 x 5.5"),
+            ("demo", "--customers", "from 1 to 1000000", "0 -1 1000001 x"),
+            ("demo", "--seconds", "from 1 to 86400", "0 -1 86401 x"),
+            (
+                "prove surge",
+                "--scale",
+                "from 0.001 to 1",
+                "0 -0.5 1.1 NaN inf x",
+            ),
+            (
+                "prove surge",
+                "--seed",
+                "from 0 to 9223372036854775807",
+                "-1 9223372036854775808",
+            ),
+        ] {
+            for value in values.split(' ') {
+                let text = refused(&format!("{command} {option} {value}"));
+                assert!(text.contains(option) && text.contains(range), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn sensible_numbers_are_taken() {
+        for line in [
+            "bench --rounds 5",
+            "demo --customers 1 --seconds 1",
+            "prove faults --scale 0.001 --seed 0",
+            "prove surge --scale 1",
+        ] {
+            let words = ["xtask"].into_iter().chain(line.split(' '));
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
 }

@@ -14,9 +14,15 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde_json::{Value, json};
 
+use crate::numbers::{share, whole};
 use crate::progress::{print, say};
 use crate::stage::{Stage, Wishes};
 use checks::Invariant;
+
+/// Ten customers: with fewer the scenarios have nobody left to come after the wipe.
+const LEAST_SCALE: f64 = 0.001;
+/// As large a number as the fake WeCom's configuration can hold.
+const MOST_SEED: u64 = i64::MAX as u64;
 
 /// Run a scenario against real processes and the fake WeCom, and check every promise at the end.
 ///
@@ -26,14 +32,14 @@ pub(crate) struct Args {
     /// surge: customers while processes die. faults: the same while stores and WeCom misbehave.
     #[arg(value_enum)]
     scenario: Scenario,
-    /// Share of the stated size.
-    #[arg(long, default_value_t = 0.05)]
+    /// Share of the stated size, from 0.001 to 1.
+    #[arg(long, default_value_t = 0.05, allow_negative_numbers = true, value_parser = share(LEAST_SCALE))]
     scale: f64,
     /// The stated size and times, release build.
     #[arg(long)]
     full: bool,
     /// Which processes die when, and what the simulator does.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, value_parser = whole(0, MOST_SEED))]
     seed: u64,
     /// Only the last line.
     #[arg(long)]
@@ -79,10 +85,6 @@ struct Played {
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let scale = if args.full { 1.0 } else { args.scale };
-    anyhow::ensure!(
-        scale > 0.0 && scale <= 1.0,
-        "--scale {scale}: must be above 0 and at most 1"
-    );
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
