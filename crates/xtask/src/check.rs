@@ -16,7 +16,8 @@ use count::Counts;
 pub(crate) use run::cargo;
 use steps::Step;
 
-use crate::progress::{print, say};
+use crate::progress::{fail, print, say};
+use crate::services::{Package, ensure};
 
 /// Run all checks: formatting, lints, documentation, dependencies, tests against real services.
 ///
@@ -59,6 +60,8 @@ pub(crate) enum Outcome {
 struct Finished {
     name: &'static str,
     outcome: Outcome,
+    /// Which tool was missing, and what did its work.
+    instead: Option<&'static str>,
     took: Duration,
 }
 
@@ -74,6 +77,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let context = steps::Context {
         runner: args.runner,
     };
+    let packages: Vec<Package> = chosen
+        .iter()
+        .flat_map(|step| step.packages)
+        .copied()
+        .collect();
+    if let Err(error) = ensure(&packages) {
+        // Known now and not after the minutes before the step that needs it; that one fails, and the others still run.
+        fail(&format!("{error:#}"));
+    }
     let mut finished = Vec::new();
     for step in chosen {
         say("Checking", &format!("{}: {}", step.name, step.what));
@@ -86,6 +98,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         finished.push(Finished {
             name: step.name,
             outcome,
+            instead: (step.instead)(),
             took: start.elapsed(),
         });
         if failed && args.fail_fast {
@@ -107,6 +120,19 @@ fn choose(all: Vec<Step>, args: &Args) -> anyhow::Result<Vec<Step>> {
         .filter(|step| args.only.is_empty() || args.only.iter().any(|name| name == step.name))
         .filter(|step| !args.skip.iter().any(|name| name == step.name))
         .collect())
+}
+
+/// What a green table does not say: which steps did not run, or not with the tool that they are meant for.
+fn remarks(finished: &[Finished]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for step in finished {
+        if let Outcome::LeftOut(why) = &step.outcome {
+            lines.push(format!("{} was left out: {why}", step.name));
+        } else if let Some(instead) = step.instead {
+            lines.push(format!("{}: {instead}", step.name));
+        }
+    }
+    lines
 }
 
 /// Prints the table, the closing lines and the count.
@@ -142,10 +168,41 @@ fn summary(finished: &[Finished]) -> ExitCode {
     for line in &total.closing {
         print(line);
     }
+    for line in remarks(finished) {
+        print(&line);
+    }
     print(&format!("{} passed, {} failed", total.passed, total.failed));
     if total.failed == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_done_as_meant_is_said() {
+        let step = |name, outcome, instead| Finished {
+            name,
+            outcome,
+            instead,
+            took: Duration::ZERO,
+        };
+        let passed = || Outcome::Passed(Counts::default());
+        let finished = [
+            step("fmt", passed(), None),
+            step("deny", passed(), Some("cargo-deny is not installed: x")),
+            step("peers", Outcome::LeftOut("not installed: npm".into()), None),
+        ];
+        assert_eq!(
+            remarks(&finished),
+            [
+                "deny: cargo-deny is not installed: x",
+                "peers was left out: not installed: npm"
+            ]
+        );
     }
 }

@@ -14,8 +14,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde_json::{Value, json};
 
+use crate::ending;
 use crate::numbers::{share, whole};
-use crate::progress::{print, say};
+use crate::progress::{fail, print, say};
 use crate::stage::{Stage, Wishes};
 use checks::Invariant;
 
@@ -88,34 +89,50 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(async {
-        let mut played = match args.scenario {
-            Scenario::Surge => surge::run(scale, &args).await,
-            Scenario::Faults => faults::run(scale, &args).await,
-        }?;
-        let invariants = checks::all(&played.stage, played.customers).await?;
-        let mut passed = invariants.iter().all(|one| one.holds);
-        if !args.json {
-            invariants.iter().for_each(|one| print(&one.line()));
+    ending::watch("programs first, then the stores")?;
+    let proved = runtime.block_on(async {
+        tokio::select! {
+            proved = prove(&args, scale) => proved,
+            // What was started ends in order as the other future is dropped.
+            () = ending::wait() => Err(anyhow::anyhow!("not proved to the end")),
         }
-        if args.self_test && passed {
-            let missed = self_test(&played, invariants).await?;
-            passed = missed.is_empty();
-            played.figures["missed"] = json!(missed);
+    });
+    match (proved, ending::asked()) {
+        (Err(error), Some(asker)) => {
+            fail(&format!("{error:#} (by {})", asker.name()));
+            Ok(asker.exit_code())
         }
-        let name = match args.scenario {
-            Scenario::Surge => "surge",
-            Scenario::Faults => "faults",
-        };
-        let figures = played.figures.take();
-        // What its end says comes before the last line.
-        drop(played);
-        print(&json!({"scenario": name, "passed": passed, "figures": figures}).to_string());
-        Ok(if passed {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        (proved, _) => proved,
+    }
+}
+
+async fn prove(args: &Args, scale: f64) -> anyhow::Result<ExitCode> {
+    let mut played = match args.scenario {
+        Scenario::Surge => surge::run(scale, args).await,
+        Scenario::Faults => faults::run(scale, args).await,
+    }?;
+    let invariants = checks::all(&played.stage, played.customers).await?;
+    let mut passed = invariants.iter().all(|one| one.holds);
+    if !args.json {
+        invariants.iter().for_each(|one| print(&one.line()));
+    }
+    if args.self_test && passed {
+        let missed = self_test(&played, invariants).await?;
+        passed = missed.is_empty();
+        played.figures["missed"] = json!(missed);
+    }
+    let name = match args.scenario {
+        Scenario::Surge => "surge",
+        Scenario::Faults => "faults",
+    };
+    let figures = played.figures.take();
+    // What its end says comes before the last line.
+    tokio::task::block_in_place(|| drop(played));
+    print(&json!({"scenario": name, "passed": passed, "figures": figures}).to_string());
+    Ok(if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
     })
 }
 

@@ -22,7 +22,29 @@ pub(crate) struct Context {
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
+    /// What must be on the machine; all steps' packages are installed before the first step.
+    pub(crate) packages: &'static [Package],
+    /// Which tool is missing that does it better, and what does it now.
+    pub(crate) instead: fn() -> Option<&'static str>,
     pub(crate) run: fn(&Context) -> anyhow::Result<Outcome>,
+}
+
+const STORES: [Package; 2] = [Package::Redis, Package::Postgres];
+const TESTS: [Package; 4] = [
+    Package::Redis,
+    Package::Postgres,
+    Package::PgBouncer,
+    Package::Procps,
+];
+
+fn no_deny() -> Option<&'static str> {
+    (!has_cargo("deny")).then_some(
+        "cargo-deny is not installed: checked by our own reading of deny.toml, which sees less",
+    )
+}
+
+fn no_nextest() -> Option<&'static str> {
+    (!has_cargo("nextest")).then_some("cargo-nextest is not installed: run by cargo test")
 }
 
 /// All checks in their order.
@@ -31,41 +53,57 @@ pub(crate) fn all() -> Vec<Step> {
         Step {
             name: "fmt",
             what: "the code is formatted",
+            packages: &[],
+            instead: || None,
             run: fmt,
         },
         Step {
             name: "clippy",
             what: "no lint complains",
+            packages: &[],
+            instead: || None,
             run: clippy,
         },
         Step {
             name: "rustdoc",
             what: "the documentation builds without a warning",
+            packages: &[],
+            instead: || None,
             run: rustdoc,
         },
         Step {
             name: "deny",
             what: "bans, licences and sources of all dependencies, by deny.toml",
+            packages: &[],
+            instead: no_deny,
             run: deny,
         },
         Step {
             name: "tests",
             what: "all tests, with real services (cargo-nextest, else cargo test)",
+            packages: &TESTS,
+            instead: no_nextest,
             run: tests,
         },
         Step {
             name: "peers",
             what: "callbacks that other libraries sealed (npm @wecom/crypto, PyPI wechatpy)",
+            packages: &STORES,
+            instead: || None,
             run: peers,
         },
         Step {
             name: "prove",
             what: "surge and faults against real processes, scaled down; and that broken promises are caught",
+            packages: &STORES,
+            instead: || None,
             run: prove,
         },
         Step {
             name: "doctests",
             what: "the examples in the documentation",
+            packages: &[],
+            instead: || None,
             run: doctests,
         },
     ]
@@ -133,10 +171,7 @@ fn deny(_: &Context) -> anyhow::Result<Outcome> {
     anyhow::ensure!(output.status.success(), "cargo tree failed\n{errors}");
     let (built, problems) = check(&rules, &String::from_utf8_lossy(&output.stdout));
     if problems.is_empty() {
-        let note = format!(
-            "{built} packages by our own reading; cargo-deny, which checks more, is not installed"
-        );
-        say("Checked", &note);
+        say("Checked", &format!("{built} packages"));
         return Ok(Outcome::Passed(Counts::default()));
     }
     Ok(Outcome::Failed {
@@ -146,12 +181,7 @@ fn deny(_: &Context) -> anyhow::Result<Outcome> {
 }
 
 fn tests(context: &Context) -> anyhow::Result<Outcome> {
-    ensure(&[
-        Package::Redis,
-        Package::Postgres,
-        Package::PgBouncer,
-        Package::Procps,
-    ])?;
+    ensure(&TESTS)?;
     let folder = RunFolder::new("test")?;
     // One server for all test processes, with a database for each test. Redis servers the tests start themselves.
     let postgres = Postgres::start(folder.path(), Keep::Nothing, None)?;
@@ -186,7 +216,7 @@ fn peers(_: &Context) -> anyhow::Result<Outcome> {
     }
     let installed = root::folder("peers")?;
     peers::install(&installed)?;
-    ensure(&[Package::Redis, Package::Postgres])?;
+    ensure(&STORES)?;
     let folder = RunFolder::new("test")?;
     let postgres = Postgres::start(folder.path(), Keep::Nothing, None)?;
     let args = [

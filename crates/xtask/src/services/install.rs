@@ -59,12 +59,12 @@ impl Package {
 
 /// Installs what is missing with apt-get, as root on Debian; anywhere else an error that says what to install.
 pub(crate) fn ensure(packages: &[Package]) -> anyhow::Result<()> {
-    let missing: Vec<Package> = packages
-        .iter()
-        .chain(&[Package::UtilLinux])
-        .copied()
-        .filter(|package| !package.is_there())
-        .collect();
+    let mut missing = Vec::new();
+    for package in packages.iter().chain(&[Package::UtilLinux]) {
+        if !missing.contains(package) && !package.is_there() {
+            missing.push(*package);
+        }
+    }
     if missing.is_empty() {
         return Ok(());
     }
