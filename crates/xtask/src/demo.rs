@@ -91,6 +91,8 @@ fn wishes() -> Wishes {
         members: [("zhangsan", 4), ("lisi", 3), ("wangwu", 2), ("zhaoliu", 1)]
             .map(|(member, weight)| (member.to_owned(), weight))
             .to_vec(),
+        // For those who try the REST API as the README shows it.
+        others: vec!["XiaoMing".to_owned()],
         sim: "[callbacks]\nconnections = 64\nduplicate_rate = 0.2\nduplicate_copies = 3\n"
             .to_owned(),
         allocator: String::new(),
@@ -143,6 +145,7 @@ async fn drive(
     *checked = Some(invariants);
     if args.keep {
         look_at(stage);
+        for_the_shell(stage);
         say("Running", "until Ctrl-C");
         std::future::pending::<()>().await;
     }
@@ -159,5 +162,18 @@ fn look_at(stage: &Stage) {
     }
     print(&format!("  fake WeCom     {}/sim", stage.sim_url));
     print(&format!("  logs, config   {}", stage.folder().display()));
+    print("");
+}
+
+/// The README's examples work as they are written where these were pasted.
+fn for_the_shell(stage: &Stage) {
+    print("For the examples of the README, in another shell:");
+    print("");
+    print(&format!("  console={}", stage.console()));
+    print(&format!("  key={}", stage.key()));
+    if let Some(url) = stage.callback_urls().first() {
+        print(&format!("  gateway={url}"));
+    }
+    print(&format!("  sim={}/sim", stage.sim_url));
     print("");
 }

@@ -32,6 +32,8 @@ const START: Duration = Duration::from_secs(60);
 pub(crate) struct Wishes {
     /// Members and their weights; customers come to member `desk` first.
     pub(crate) members: Vec<(String, u32)>,
+    /// Whom WeCom knows too, and no pool.
+    pub(crate) others: Vec<String>,
     /// TOML over the simulator's defaults.
     pub(crate) sim: String,
     /// TOML over the allocator's defaults.

@@ -86,13 +86,16 @@ fn counts(now: &Figures, customers: u64) -> Vec<String> {
 /// What each member has, and what is his by his weight.
 pub(super) fn table(members: &[(String, u32)], now: &Figures, customers: u64) -> Vec<String> {
     let weights: u32 = members.iter().map(|(_, weight)| weight).sum();
+    let has = |member: &str| now.by_member.get(member).copied().unwrap_or_default();
+    // Those of the pool only: whoever tries the REST API may have given customers to others.
+    let total: u64 = members.iter().map(|(member, _)| has(member)).sum();
     let mut lines = vec![format!(
         "{:<8} {:>6} {:>7} {:>10} {:>8}",
         "member", "weight", "has", "share", "distance"
     )];
     for (member, weight) in members {
-        let has = now.by_member.get(member).copied().unwrap_or_default();
-        let share = now.decided as f64 * f64::from(*weight) / f64::from(weights);
+        let has = has(member);
+        let share = total as f64 * f64::from(*weight) / f64::from(weights);
         // Full where the largest share ends.
         let full = customers.max(1) as f64 * most(members) / f64::from(weights);
         let bar = (has as f64 / full * BAR as f64).round() as usize;
@@ -194,7 +197,8 @@ mod tests {
     fn the_table_has_shares_and_distances() {
         let mut now = figures(10);
         now.by_member.insert("lisi".into(), 2);
-        now.decided = 9;
+        now.by_member.insert("xiaoming".into(), 5);
+        now.decided = 14;
         let lines = table(&members(), &now, 10);
         assert_eq!(
             lines,

@@ -15,6 +15,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 pub(super) fn wishes() -> Wishes {
     Wishes {
         members: (1..=20).map(|n| (format!("m{n:02}"), 1 + n % 4)).collect(),
+        others: Vec::new(),
         sim: "[callbacks]\nconnections = 64\nduplicate_rate = 0.2\nduplicate_copies = 3\nretry_pause_ms = 300\n".to_owned(),
         // A killed gateway refuses connections for a moment: what WeCom gives up on is found by the audit.
         // A start that died with its process is looked up at once and sent again soon: the fake WeCom does not lag.

@@ -17,6 +17,7 @@ pub(super) fn start_sim(
 ) -> anyhow::Result<Process> {
     let members: Vec<String> = std::iter::once("desk")
         .chain(wishes.members.iter().map(|(member, _)| member.as_str()))
+        .chain(wishes.others.iter().map(String::as_str))
         .map(|member| format!("{{ userid = \"{member}\", customer_limit = 0 }}"))
         .collect();
     let urls: Vec<String> = gateway_ports
