@@ -3,7 +3,7 @@
 //! Keys are looked up in Postgres and kept for a few seconds. While Postgres is away a key that was valid a short
 //! while ago still is, so that deciding goes on without Postgres.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use allocation::{CorpId, MemberId};
 use axum::{
@@ -15,7 +15,7 @@ use moka::future::Cache;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{Api, layers, problem::Problem};
+use super::{Api, extract::not_utf8, layers, problem::Problem};
 use crate::{
     app::{App, CorpApp},
     people,
@@ -246,13 +246,17 @@ fn bearer(parts: &Parts) -> Result<&str, Problem> {
 }
 
 async fn corp_id(parts: &mut Parts) -> Result<CorpId, Problem> {
-    let params = RawPathParams::from_request_parts(parts, &()).await;
-    let params: HashMap<&str, &str> = params
-        .as_ref()
-        .map(|params| params.iter().collect())
-        .unwrap_or_default();
-    let corp = params.get("corp_id").copied().unwrap_or_default();
-    CorpId::new(corp).map_err(|error| Problem::bad_request("invalid_path", error.to_string()))
+    let params = RawPathParams::from_request_parts(parts, &())
+        .await
+        .map_err(|_| not_utf8("The path"))?;
+    let (_, corp) = params
+        .iter()
+        .find(|(name, _)| *name == "corp_id")
+        .ok_or_else(|| Problem::not_found("corp"))?;
+    CorpId::new(corp).map_err(|_| {
+        let detail = "The corp id in the path must be WeCom's: 1 to 64 of A-Z a-z 0-9 _ - .";
+        Problem::bad_request("invalid_path", detail)
+    })
 }
 
 /// The header is percent-encoded UTF-8.

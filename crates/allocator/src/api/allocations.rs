@@ -14,6 +14,7 @@ use super::{
     access::{Ctx, Viewer},
     docs::Refusals,
     extract::{Path, Query},
+    ids::SubjectKind,
     page::{List, list_query},
     problem::Problem,
     validate::Fields,
@@ -110,6 +111,8 @@ async fn list(
 ) -> Result<axum::Json<List<AllocationView>>, Problem> {
     let page = query.page();
     let mut fields = Fields::default();
+    let kind = query.subject_kind.as_deref().unwrap_or(WECOM);
+    fields.parse::<SubjectKind>("query:subject_kind", kind);
     let filter = AllocationFilter {
         pool: query
             .pool
@@ -128,9 +131,10 @@ async fn list(
             StateName::Open => AllocationState::Open,
             StateName::Closed => AllocationState::Closed,
         }),
-        subject: query.subject_id.as_ref().map(|id| {
-            SubjectKey::new(ctx.id(), query.subject_kind.as_deref().unwrap_or(WECOM), id)
-        }),
+        subject: query
+            .subject_id
+            .as_ref()
+            .map(|id| SubjectKey::new(ctx.id(), kind, id)),
         decided_from_ms: query.created_after.map(|when| when.0),
         decided_before_ms: query.created_before.map(|when| when.0),
     };

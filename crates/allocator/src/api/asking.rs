@@ -23,12 +23,11 @@ use super::{
     docs::Refusals,
     extract::Json,
     idempotent,
+    ids::SubjectKind,
     problem::Problem,
     validate::Fields,
 };
 use crate::payload::{Context, Payload};
-
-const LONGEST_SUBJECT: usize = 128;
 
 /// Its own: the Idempotency-Key is the request id that Redis remembers.
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -39,7 +38,8 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Subject {
-    /// `wecom` for an external_userid, else the source channel that gave the id.
+    /// `wecom` for an external_userid, else the source that gave the id: 1 to 64 of a-z 0-9 _ - ., beginning with a
+    /// letter or digit.
     kind: String,
     /// The outside id, 1 to 128 characters.
     id: String,
@@ -173,9 +173,8 @@ impl Asked {
             pool,
             holder,
         } = new;
-        // A word like an id of ours.
-        fields.parse::<ChannelId>("/subject/kind", &kind);
-        subject_id(&mut fields, "/subject/id", &id);
+        fields.parse::<SubjectKind>("/subject/kind", &kind);
+        fields.subject_id("/subject/id", &id);
         let holder_id = holder
             .as_deref()
             .and_then(|holder| fields.parse::<MemberId>("/holder", holder));
@@ -393,17 +392,4 @@ async fn pool_of(ctx: &Ctx, channel: &ChannelId) -> Result<Option<PoolId>, Probl
         .get(ctx.id(), channel)
         .await?
         .map(|channel| channel.pool))
-}
-
-fn subject_id(fields: &mut Fields, pointer: &str, id: &str) {
-    if id.trim().is_empty() {
-        fields.wrong(pointer, "empty", "must not be empty");
-    } else if id.chars().any(char::is_control) {
-        fields.wrong(
-            pointer,
-            "control_character",
-            "must not have control characters",
-        );
-    }
-    fields.characters(pointer, id, LONGEST_SUBJECT);
 }

@@ -1,6 +1,6 @@
 //! Forgetting a person: his outside id goes, and everything that names him.
 
-use allocation::{ChannelId, Closing, Reason, SubjectKey};
+use allocation::{Closing, Reason, SubjectKey};
 use axum::Json as Answer;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -13,6 +13,7 @@ use super::{
     access::{Admin, Ctx},
     docs::Refusals,
     extract::{Path, Query},
+    ids::SubjectKind,
     problem::Problem,
     validate::Fields,
 };
@@ -63,7 +64,8 @@ async fn forget(
 ) -> Result<Answer<Forgotten>, Problem> {
     let kind = query.kind.as_deref().unwrap_or(WECOM);
     let mut fields = Fields::default();
-    fields.parse::<ChannelId>("query:kind", kind);
+    fields.parse::<SubjectKind>("query:kind", kind);
+    fields.subject_id("path:customer_id", &path.customer_id);
     fields.check()?;
     let subject = SubjectKey::new(ctx.id(), kind, &path.customer_id);
     let id = path.customer_id;

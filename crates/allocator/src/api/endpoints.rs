@@ -57,7 +57,10 @@ async fn list(
         return Err(Problem::parameter(
             "since",
             "out_of_range",
-            format!("must be in the last {LONGEST_DAYS} days"),
+            format!(
+                "must be in the last {LONGEST_DAYS} days, not {}",
+                When(since).text()
+            ),
         ));
     }
     let counts = ctx

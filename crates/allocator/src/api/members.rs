@@ -31,7 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 struct PutMember {
     /// Most open customers over all pools; null: no limit.
     #[schema(maximum = 1_000_000)]
-    cap: Option<u32>,
+    cap: Option<u64>,
     /// Left out of every choice while it is set: a short code that says why, such as `on_leave`.
     blocked: Option<String>,
 }
@@ -141,16 +141,10 @@ async fn put(
     Condition(condition): Condition,
     Json(wanted): Json<PutMember>,
 ) -> Result<Versioned<MemberView>, Problem> {
-    const HIGHEST_CAP: u32 = 1_000_000;
+    const HIGHEST_CAP: u64 = 1_000_000;
     let id = path.member()?;
     let mut fields = Fields::default();
-    if wanted.cap.is_some_and(|cap| cap > HIGHEST_CAP) {
-        fields.wrong(
-            "/cap",
-            "out_of_range",
-            format!("must be 0 to {HIGHEST_CAP}, or null"),
-        );
-    }
+    fields.range("/cap", wanted.cap, 0..=HIGHEST_CAP);
     let blocked = wanted
         .blocked
         .as_deref()
@@ -158,7 +152,7 @@ async fn put(
     fields.check()?;
     let new = NewMember {
         userid: path.userid,
-        cap: wanted.cap,
+        cap: wanted.cap.and_then(|cap| u32::try_from(cap).ok()),
         blocked,
     };
     let put = ctx
@@ -185,7 +179,7 @@ struct MemberPath {
 
 impl MemberPath {
     fn member(&self) -> Result<MemberId, Problem> {
-        validate::member("path:userid", &self.userid)
+        validate::in_path("userid", &self.userid)
     }
 }
 

@@ -4,7 +4,7 @@ use ledger::PageRequest;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::problem::Problem;
+use super::{problem::Problem, validate::Fields};
 
 /// The most a page may show.
 pub(super) const LONGEST: u32 = 250;
@@ -21,7 +21,7 @@ macro_rules! list_query {
             $($(#[$attr])* $field: $type,)*
             /// Rows on the page.
             #[param(minimum = 1, maximum = 250, default = 50)]
-            limit: Option<u32>,
+            limit: Option<u64>,
             /// `page.next` or `page.prev` of another page of the same list.
             cursor: Option<String>,
         }
@@ -38,24 +38,21 @@ pub(super) use list_query;
 /// Which page.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PageQuery {
-    limit: Option<u32>,
+    limit: Option<u64>,
     cursor: Option<String>,
 }
 
 impl PageQuery {
-    pub(super) fn new(limit: Option<u32>, cursor: Option<String>) -> Self {
+    pub(super) fn new(limit: Option<u64>, cursor: Option<String>) -> Self {
         Self { limit, cursor }
     }
 
     pub(super) fn limit(&self) -> Result<u32, Problem> {
-        match self.limit.unwrap_or(USUAL) {
-            limit @ 1..=LONGEST => Ok(limit),
-            _ => Err(Problem::parameter(
-                "limit",
-                "out_of_range",
-                format!("must be 1 to {LONGEST}"),
-            )),
-        }
+        let mut fields = Fields::default();
+        fields.range("query:limit", self.limit, 1..=LONGEST.into());
+        fields.check()?;
+        let limit = self.limit.and_then(|limit| u32::try_from(limit).ok());
+        Ok(limit.unwrap_or(USUAL))
     }
 
     pub(super) fn cursor(&self) -> Option<&str> {

@@ -18,7 +18,7 @@ use super::{
     extract::{Json, Path, Query},
     page::{List, list_query},
     problem::{Details, Problem},
-    validate::{Fields, JsonWeight},
+    validate::{self, Fields, JsonWeight},
     when::When,
 };
 use crate::people;
@@ -172,7 +172,7 @@ async fn get(
 /// Makes or changes a pool. `If-Match` with its ETag guards against overwriting somebody else's change,
 /// `If-None-Match: *` makes it only if it is new; without either the last writer wins. Members must be known.
 #[utoipa::path(put, path = "/pools/{pool_id}", tag = "pools", operation_id = "put_pool",
-    params(("pool_id" = String, Path, description = "1 to 64 characters, chosen by the caller"),
+    params(("pool_id" = String, Path, description = "Chosen by the caller: 1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit"),
         ("If-Match" = Option<String>, Header), ("If-None-Match" = Option<String>, Header)),
     request_body = PutPool,
     responses((status = 200, body = PoolView), (status = 201, body = PoolView),
@@ -242,8 +242,7 @@ struct PoolPath {
 
 impl PoolPath {
     fn id(&self) -> Result<PoolId, Problem> {
-        PoolId::new(self.pool_id.clone())
-            .map_err(|error| Problem::bad_request("invalid_path", error.to_string()))
+        validate::in_path("pool_id", &self.pool_id)
     }
 }
 
@@ -257,16 +256,11 @@ async fn tell(ctx: &Ctx, id: &PoolId) {
 fn check(wanted: &PutPool) -> Result<NewPool, Problem> {
     let mut fields = Fields::default();
     let name = fields.name("/name", &wanted.name);
-    if wanted
-        .load_window_seconds
-        .is_some_and(|seconds| !(1..=LONGEST_WINDOW_S).contains(&seconds))
-    {
-        fields.wrong(
-            "/load_window_seconds",
-            "out_of_range",
-            format!("must be 1 to {LONGEST_WINDOW_S}, or null"),
-        );
-    }
+    fields.range(
+        "/load_window_seconds",
+        wanted.load_window_seconds,
+        1..=LONGEST_WINDOW_S,
+    );
     if wanted.members.len() > MAX_MEMBERS {
         fields.wrong(
             "/members",

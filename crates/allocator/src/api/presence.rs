@@ -198,7 +198,7 @@ struct PresencePath {
 
 impl PresencePath {
     fn member(&self) -> Result<MemberId, Problem> {
-        validate::member("path:userid", &self.userid)
+        validate::in_path("userid", &self.userid)
     }
 }
 
@@ -281,22 +281,21 @@ async fn set(ctx: &Ctx, wanted: PutPresence) -> Result<PresenceResults, Problem>
 }
 
 fn lease(fields: &mut Fields, at: &str, online: bool, seconds: Option<u64>) -> u64 {
-    let seconds = seconds.unwrap_or(USUAL_LEASE_S);
-    if !(1..=LONGEST_LEASE_S).contains(&seconds) {
-        fields.wrong(
-            format!("{at}/lease_seconds"),
-            "out_of_range",
-            format!("must be 1 to {LONGEST_LEASE_S}"),
-        );
+    fields.range(format!("{at}/lease_seconds"), seconds, 1..=LONGEST_LEASE_S);
+    if online {
+        seconds.unwrap_or(USUAL_LEASE_S)
+    } else {
+        0
     }
-    if online { seconds } else { 0 }
 }
 
 fn until(ctx: &Ctx, seconds: u64) -> u64 {
     if seconds == 0 {
         0
     } else {
-        ctx.app.now_ms() + seconds * 1000
+        ctx.app
+            .now_ms()
+            .saturating_add(seconds.saturating_mul(1000))
     }
 }
 

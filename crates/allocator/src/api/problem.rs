@@ -17,7 +17,8 @@ const RETRY_S: u32 = 2;
 /// One wrong field of a request.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct FieldError {
-    /// JSON pointer of the field, for example `/members/0/weight`; `query:<name>` of a query parameter.
+    /// JSON pointer of the field, for example `/members/0/weight`, empty for the whole body; `query:<name>` and
+    /// `path:<name>` of a parameter.
     pub pointer: String,
     /// Stable code, for example `out_of_range`.
     pub code: &'static str,
@@ -139,7 +140,7 @@ impl Problem {
 
     pub fn fields(errors: Vec<FieldError>) -> Self {
         let detail = match errors.as_slice() {
-            [one] => format!("{}: {}", one.pointer, one.message),
+            [one] => format!("{}: {}", place(&one.pointer), one.message),
             many => format!("{} fields are wrong; see errors.", many.len()),
         };
         let mut problem = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail);
@@ -180,6 +181,16 @@ impl Problem {
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.retry_after_s = Some(seconds);
         self
+    }
+}
+
+/// A pointer in words.
+fn place(pointer: &str) -> String {
+    match pointer.split_once(':') {
+        _ if pointer.is_empty() => "The body".to_owned(),
+        Some(("query", name)) => format!("The query parameter {name}"),
+        Some(("path", name)) => format!("{name} in the path"),
+        _ => pointer.to_owned(),
     }
 }
 

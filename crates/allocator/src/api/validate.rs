@@ -1,9 +1,19 @@
 //! What is wrong with a request's fields: all of it at once, each with its JSON pointer.
 
-use allocation::{MemberId, Weight};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use std::{fmt, ops::RangeInclusive};
 
-use super::problem::{FieldError, Problem};
+use allocation::Weight;
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, Visitor},
+};
+use serde_json::Number;
+
+use super::{
+    ids::Id,
+    problem::{FieldError, Problem},
+    tree::quoted,
+};
 
 /// Gathers field errors.
 #[derive(Debug, Default)]
@@ -23,15 +33,28 @@ impl Fields {
         });
     }
 
-    /// An id or word of `allocation`; None and an error if it is none.
-    pub(super) fn parse<T: std::str::FromStr<Err = allocation::Error>>(
+    /// An id; None and an error that tells its rule if it is none.
+    pub(super) fn parse<T: Id>(&mut self, pointer: impl Into<String>, text: &str) -> Option<T> {
+        let id = T::read(text);
+        if id.is_none() {
+            let message = format!("must be {}, not {}", T::RULE, quoted(text));
+            self.wrong(pointer, "invalid", message);
+        }
+        id
+    }
+
+    /// A whole number; None where it may be left out.
+    pub(super) fn range(
         &mut self,
         pointer: impl Into<String>,
-        text: &str,
-    ) -> Option<T> {
-        text.parse()
-            .map_err(|error: allocation::Error| self.wrong(pointer, "invalid", error.to_string()))
-            .ok()
+        number: Option<u64>,
+        range: RangeInclusive<u64>,
+    ) {
+        if let Some(number) = number.filter(|number| !range.contains(number)) {
+            let (least, most) = range.into_inner();
+            let message = format!("must be a whole number from {least} to {most}, not {number}");
+            self.wrong(pointer, "out_of_range", message);
+        }
     }
 
     /// A name for people: 1 to 100 characters, not only spaces. What is kept has no spaces around it.
@@ -55,6 +78,21 @@ impl Fields {
             );
         }
         trimmed.to_owned()
+    }
+
+    /// The outside id of a customer.
+    pub(super) fn subject_id(&mut self, pointer: &str, id: &str) {
+        const LONGEST: usize = 128;
+        if id.trim().is_empty() {
+            self.wrong(pointer, "empty", "must not be empty");
+        } else if id.chars().any(char::is_control) {
+            self.wrong(
+                pointer,
+                "control_character",
+                "must not have control characters",
+            );
+        }
+        self.characters(pointer, id, LONGEST);
     }
 
     pub(super) fn characters(&mut self, pointer: &str, text: &str, longest: usize) {
@@ -93,10 +131,15 @@ impl Fields {
     }
 }
 
-/// A member's id in a path or a body, in either spelling.
-pub(super) fn member(pointer: &str, userid: &str) -> Result<MemberId, Problem> {
-    MemberId::new(userid).map_err(|error| Problem::field(pointer, "invalid", error.to_string()))
+/// An id in the path.
+pub(super) fn in_path<T: Id>(name: &str, text: &str) -> Result<T, Problem> {
+    let mut fields = Fields::default();
+    let id = fields.parse(format!("path:{name}"), text);
+    fields.check()?;
+    id.ok_or_else(|| Problem::not_found("route"))
 }
+
+const WEIGHT: &str = "a number from 0 to 10000 with at most three decimal places";
 
 /// A weight in JSON: a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,17 +147,41 @@ pub(super) struct JsonWeight(pub(super) Weight);
 
 impl<'de> Deserialize<'de> for JsonWeight {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // As it was written: no rounding through a float.
-        let number = serde_json::Number::deserialize(deserializer).map_err(|_| {
-            D::Error::custom(
-                "a weight is a number from 0 to 10000 with at most three decimal places",
-            )
-        })?;
-        number
-            .to_string()
-            .parse()
-            .map(Self)
-            .map_err(D::Error::custom)
+        deserializer.deserialize_any(Weights)
+    }
+}
+
+struct Weights;
+
+impl Weights {
+    /// As it was written: no rounding through a float.
+    fn read<E: Error>(number: impl Into<Option<Number>>) -> Result<JsonWeight, E> {
+        let weight = number
+            .into()
+            .and_then(|number| number.to_string().parse().ok());
+        weight
+            .map(JsonWeight)
+            .ok_or_else(|| E::custom(format!("must be {WEIGHT}")))
+    }
+}
+
+impl Visitor<'_> for Weights {
+    type Value = JsonWeight;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(WEIGHT)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<JsonWeight, E> {
+        Self::read(Number::from(number))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<JsonWeight, E> {
+        Self::read(Number::from(number))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<JsonWeight, E> {
+        Self::read(Number::from_f64(number))
     }
 }
 

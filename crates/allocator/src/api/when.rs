@@ -19,11 +19,11 @@ impl When {
     }
 
     fn parse(text: &str) -> Result<Self, &'static str> {
-        let wrong = "not a time: write it as RFC 3339, for example 2026-10-14T08:00:00Z";
+        let wrong = "must be a time since 1970 as RFC 3339, for example 2026-10-14T08:00:00Z";
         let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| wrong)?;
         u64::try_from(at.unix_timestamp_nanos() / 1_000_000)
             .map(Self)
-            .map_err(|_| "a time before 1970")
+            .map_err(|_| wrong)
     }
 }
 
@@ -35,7 +35,7 @@ impl serde::Serialize for When {
 
 impl<'de> Deserialize<'de> for When {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        let text = String::deserialize(deserializer)?;
         Self::parse(&text).map_err(D::Error::custom)
     }
 }

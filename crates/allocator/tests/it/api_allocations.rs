@@ -152,7 +152,7 @@ async fn what_is_asked_must_make_sense() {
     world.pool(&console, "p1", &[("mA", 1.0)]).await;
     let subject = |kind: &str, id: &str| json!({"subject": {"kind": kind, "id": id}, "pool": "p1"});
     for (body, pointers) in [
-        (json!({"pool": "p1"}), vec![""]),
+        (json!({"pool": "p1"}), vec!["/subject"]),
         (subject("", "x"), vec!["/subject/kind"]),
         (subject("wecom", ""), vec!["/subject/id"]),
         (subject("wecom", "a\u{1f}b"), vec!["/subject/id"]),

@@ -149,7 +149,7 @@ async fn what_makes_no_sense_is_refused_whole() {
             json!({"members": [{"member": "", "online": true}]}),
             "/members/0/member",
         ),
-        (json!({"members": [{"member": "mA"}]}), "/members/0"),
+        (json!({"members": [{"member": "mA"}]}), "/members/0/online"),
     ] {
         assert_eq!(console.put("/presence", body).await.pointers(), [pointer]);
     }

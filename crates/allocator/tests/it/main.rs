@@ -13,6 +13,7 @@ mod api_letters;
 mod api_moves;
 mod api_people;
 mod api_presence;
+mod api_refusals;
 mod api_support;
 mod api_transfers;
 mod decide;

@@ -1,0 +1,106 @@
+//! Ids as callers may write them. They go into paths, links and log lines, and two that look alike must not be two: so
+//! they are of few characters. What Redis and Postgres can hold is wider (`allocation::id`), because WeCom's events and
+//! the log are read as they are.
+
+use allocation::{ChannelId, MemberId, PoolId, Reason};
+
+/// Longest of all of them, bytes.
+const LONGEST: usize = 64;
+
+/// An id, and the rule it is held to.
+pub(super) trait Id: Sized {
+    /// Completes "must be …".
+    const RULE: &'static str;
+
+    /// None: it breaks the rule.
+    fn read(text: &str) -> Option<Self>;
+}
+
+/// 1 to 64 letters, digits and `more`, the first a letter or digit.
+fn is_plain(text: &str, more: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() <= LONGEST
+        && bytes.first().is_some_and(u8::is_ascii_alphanumeric)
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || more.as_bytes().contains(byte))
+}
+
+macro_rules! ids {
+    ($($id:ty: $rule:literal, $more:literal;)+) => { $(
+        impl Id for $id {
+            const RULE: &'static str = $rule;
+
+            fn read(text: &str) -> Option<Self> {
+                is_plain(text, $more).then(|| text.parse().ok()).flatten()
+            }
+        }
+    )+ };
+}
+
+ids! {
+    MemberId: "a userid of WeCom (1 to 64 of A-Z a-z 0-9 _ - . @, beginning with a letter or digit)", "_-.@";
+    PoolId: "the id of a pool (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
+    ChannelId: "the id of a channel (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
+    Reason: "a short code such as on_leave (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
+}
+
+/// Whose id a customer's outside id is: `wecom`, or a source of the caller's. In small letters: `WeCom` would be
+/// another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SubjectKind;
+
+impl Id for SubjectKind {
+    const RULE: &'static str = "wecom or the name of another source of customers (1 to 64 of a-z 0-9 _ - ., beginning with a letter or digit)";
+
+    fn read(text: &str) -> Option<Self> {
+        let is_one = is_plain(text, "_-.") && !text.bytes().any(|byte| byte.is_ascii_uppercase());
+        is_one.then_some(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allocation::{ChannelId, MemberId, PoolId, Reason};
+
+    use super::{Id, SubjectKind};
+
+    #[test]
+    fn each_is_held_to_its_rule() {
+        fn check<T: Id>(taken: &[&str], refused: &[&str]) {
+            for text in taken {
+                assert!(T::read(text).is_some(), "{text:?}: {}", T::RULE);
+            }
+            let long = "a".repeat(65);
+            let common = [
+                "",
+                " ",
+                "li si",
+                " a",
+                "a ",
+                "a/b",
+                "a\nb",
+                "a\0",
+                "李四",
+                "é",
+                "{a}",
+                "a\u{200b}",
+                "_a",
+                "-a",
+                ".",
+                "..",
+                "WeCom!",
+                &long,
+            ];
+            for text in common.iter().chain(refused) {
+                assert!(T::read(text).is_none(), "{text:?}: {}", T::RULE);
+            }
+            assert!(T::read(&"a".repeat(64)).is_some());
+        }
+        check::<MemberId>(&["ZhangSan", "0", "a_b-c.d@e"], &["a+b", "@a"]);
+        check::<PoolId>(&["sales", "P.1_a-b", "9007199254740993"], &["a@b"]);
+        check::<ChannelId>(&["poster-7"], &["a@b"]);
+        check::<Reason>(&["on_leave"], &["on leave"]);
+        check::<SubjectKind>(&["wecom", "crm-2"], &["WeCom"]);
+    }
+}
