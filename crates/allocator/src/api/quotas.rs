@@ -7,10 +7,11 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Api,
-    access::{Operator, Viewer},
+    access::{Ctx, Operator, Viewer},
     docs::Refusals,
     extract::Json,
     problem::Problem,
+    tree::quoted,
     validate::Fields,
     when::When,
 };
@@ -113,13 +114,16 @@ async fn unblock(
     );
     fields.check()?;
     let corp = ctx.id().as_str();
-    let was = ctx
-        .app
-        .quota
-        .blocks(corp, None)
-        .await?
-        .iter()
-        .any(|block| block.api == wanted.api);
+    let known = ctx.app.quota.usage(corp, None).await?;
+    let usage = known.iter().find(|usage| usage.api == wanted.api);
+    let was = usage.is_some_and(|usage| usage.blocked_until_ms.is_some());
+    if usage.is_none() && !is_blocked_in_ledger(&ctx, &wanted.api).await? {
+        let message = format!(
+            "must be an API that was called of late or is blocked, not {}; GET …/quotas lists them",
+            quoted(&wanted.api)
+        );
+        return Err(Problem::field("/api", "unknown_api", message));
+    }
     // The ledger first: a rebuild in between must not bring the block back.
     let kept = ctx
         .app
@@ -133,4 +137,11 @@ async fn unblock(
         api: wanted.api,
         changed: was || kept,
     }))
+}
+
+/// Redis may have lost a block that the ledger has; a rebuild would bring it back.
+async fn is_blocked_in_ledger(ctx: &Ctx, api: &str) -> Result<bool, Problem> {
+    let blocks = ctx.app.ledger.budget_blocks();
+    let blocks = blocks.load(ctx.id(), ctx.app.now_ms()).await?;
+    Ok(blocks.iter().any(|block| block.api == api))
 }

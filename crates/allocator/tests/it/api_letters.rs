@@ -271,6 +271,32 @@ async fn quotas_are_shown_and_blocks_are_lifted() {
             .pointers(),
         ["/api"]
     );
+    let unknown = json!({"api": "externalcontact/mark_tags"});
+    let refused = console.post("/quotas/unblock", unknown).await;
+    assert_eq!(refused.pointers(), ["/api"]);
+    assert_eq!(refused.json()["errors"][0]["code"], "unknown_api");
+    let actions = console.get("/audit?action=quota.unblock").await.ok();
+    assert_eq!(actions["data"].as_array().unwrap().len(), 2, "{actions}");
+}
+
+/// Redis lost the block, and a rebuild would bring it back from the ledger.
+#[tokio::test]
+async fn a_block_that_only_the_ledger_knows_is_lifted() {
+    let world = World::new().await;
+    let console = world.operator().await;
+    let (app, corp) = (world.app(), world.corp_app());
+    let block = ledger::BudgetBlock {
+        api: "externalcontact/remark".to_owned(),
+        scope: "corp".to_owned(),
+        until_ms: app.now_ms() + 3_600_000,
+    };
+    let blocks = app.ledger.budget_blocks();
+    blocks.save(&corp.id, &[block]).await.unwrap();
+    let lift = json!({"api": "externalcontact/remark"});
+    let lifted = console.post("/quotas/unblock", lift).await.ok();
+    assert_eq!(lifted["changed"], true);
+    let left = blocks.load(&corp.id, app.now_ms()).await.unwrap();
+    assert!(left.is_empty());
 }
 
 /// Forgotten is forgotten: mapping, raw deliveries, effects, streams; what refers to him stays and means nobody.
