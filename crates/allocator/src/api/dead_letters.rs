@@ -132,16 +132,9 @@ async fn page(ctx: &Ctx, query: &PageQuery) -> Result<(Vec<DeadLetter>, PageInfo
     let backward = backward.unwrap_or_default();
     let mut letters = match (backward, at) {
         (true, Some(at)) => {
-            inbox
-                .dead_list(
-                    EntryId {
-                        ms: at.ms,
-                        seq: at.seq + 1,
-                    },
-                    EntryId::MAX,
-                    more,
-                )
-                .await?
+            let seq = at.seq.checked_add(1).ok_or_else(Problem::cursor)?;
+            let after = EntryId { ms: at.ms, seq };
+            inbox.dead_list(after, EntryId::MAX, more).await?
         }
         (_, before) => inbox.dead_latest(before, more).await?,
     };
@@ -179,14 +172,11 @@ async fn replay_inbox(
 ) -> Result<Response, Problem> {
     let ids = chosen.check::<EntryId>()?;
     let Some(ids) = ids else {
-        let all = Selection::Range {
-            from: EntryId::MIN,
-            to: EntryId::MAX,
-        };
-        let found = ctx.corp.inbox.dead_replay(&all, true).await?;
+        // Counted, not read: there may be many, and the operation reads them.
+        let matched = ctx.corp.inbox.stats(None).await?.dead;
         if query.dry_run {
             return Ok(Answer(Counted {
-                matched: found.matched,
+                matched,
                 changed: 0,
             })
             .into_response());
@@ -202,7 +192,7 @@ async fn replay_inbox(
         return begin(
             &ctx,
             work::DEAD_DELIVERIES,
-            found.matched,
+            matched,
             &json!({"to": last.to_string()}),
             chosen.note,
         )
