@@ -19,6 +19,7 @@ const HOURLY_MS: u64 = 60 * 60 * 1000;
 const DAY_MS: u64 = 24 * HOURLY_MS;
 /// A process that starts at midnight must not be the first to need a partition.
 const PARTITIONS_AHEAD: u32 = 3;
+/// Kept answers that are forgotten in one transaction.
 const PRUNE: u32 = 5_000;
 /// Old days dropped in one hour; a backlog of years is gone within days.
 const DROP: usize = 14;
@@ -45,7 +46,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                 bound_dead_letters(&app, &corp).await?;
             }
             if now_ms >= hourly_ms {
-                hourly(&app, &corp, now_ms).await?;
+                hourly(&app, &corp, now_ms, &stop).await?;
                 hourly_ms = now_ms + HOURLY_MS;
             }
             Ok::<_, Error>(())
@@ -60,15 +61,17 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
     }
 }
 
-async fn hourly(app: &App, corp: &CorpApp, now_ms: u64) -> Result<(), Error> {
+async fn hourly(
+    app: &App,
+    corp: &CorpApp,
+    now_ms: u64,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
     app.ledger
         .deliveries()
         .make_partitions_ahead(now_ms, PARTITIONS_AHEAD)
         .await?;
-    app.ledger
-        .idempotency()
-        .prune(now_ms.saturating_sub(DAY_MS), PRUNE)
-        .await?;
+    prune_answers(app, now_ms, stop).await?;
     for group in Group::ALL {
         corp.inbox.forget_consumers(group, HOURLY_MS).await?;
     }
@@ -77,6 +80,26 @@ async fn hourly(app: &App, corp: &CorpApp, now_ms: u64) -> Result<(), Error> {
         drop_old_days(app, now_ms).await?;
     }
     Ok(())
+}
+
+/// Forgets the answers that were kept for a day, batch by batch until none is left; answers how many. A busy corp keeps
+/// more in an hour than one batch holds.
+pub async fn prune_answers(
+    app: &App,
+    now_ms: u64,
+    stop: &CancellationToken,
+) -> Result<u64, ledger::Error> {
+    let answers = app.ledger.idempotency();
+    let before_ms = now_ms.saturating_sub(DAY_MS);
+    let mut total = 0;
+    while !stop.is_cancelled() {
+        let gone = answers.prune(before_ms, PRUNE).await?;
+        total += gone;
+        if gone < PRUNE.into() {
+            break;
+        }
+    }
+    Ok(total)
 }
 
 /// Drops the days of deliveries that are past their time; answers how many. A day with a delivery that nothing came of

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allocator::housekeeping::{bound_dead_letters, drop_old_days};
+use allocator::housekeeping::{bound_dead_letters, drop_old_days, prune_answers};
 use inbox::{Consumer, EntryId, Group, NewDelivery};
 use ledger::DeliveryOutcome;
 use serde_json::json;
@@ -171,4 +171,33 @@ async fn what_was_decided_is_not_called_discarded() {
     assert_eq!(discarded, json!({"matched": 1, "changed": 1}));
     let row = console.get(&format!("/deliveries/{id}")).await.ok();
     assert_eq!(row["outcome"], "already");
+}
+
+/// More of them than one batch takes: none is left, and those of today stay.
+#[tokio::test]
+async fn kept_answers_are_forgotten_to_the_last() {
+    let world = world("").await;
+    let mut database = world.database.connect().await;
+    let keep = async |n: i32, age: &'static str, database: &mut sqlx::PgConnection| {
+        sqlx::query(
+            "INSERT INTO idempotency (corp_id, caller, key, request, claim, lease_until, created_at)
+             SELECT 'ww1', gen_random_uuid(), n::text, '', gen_random_uuid(), now(), now() - $2::interval
+             FROM generate_series(1, $1) n",
+        )
+        .bind(n)
+        .bind(age)
+        .execute(database)
+        .await
+        .unwrap();
+    };
+    keep(12_000, "25 hours", &mut database).await;
+    keep(3, "23 hours", &mut database).await;
+    let (app, stop) = (world.app(), world.stop());
+    let gone = prune_answers(app, app.now_ms(), &stop).await.unwrap();
+    assert_eq!(gone, 12_000);
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM idempotency")
+        .fetch_one(&mut database)
+        .await
+        .unwrap();
+    assert_eq!(left, 3);
 }
