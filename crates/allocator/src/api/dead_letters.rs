@@ -136,6 +136,8 @@ async fn page(ctx: &Ctx, query: &PageQuery) -> Result<(Vec<DeadLetter>, PageInfo
             let after = EntryId { ms: at.ms, seq };
             inbox.dead_list(after, EntryId::MAX, more).await?
         }
+        // Nothing is before it, and Redis refuses to look there.
+        (false, Some(EntryId::MIN)) => return Err(Problem::cursor()),
         (_, before) => inbox.dead_latest(before, more).await?,
     };
     let has_more = letters.len() == more;

@@ -435,7 +435,7 @@ async fn parameters_of_the_wrong_kind_are_refused_and_named() {
                 _ if name.ends_with("_after") || name.ends_with("_before") || name == "since" => {
                     &["", "x", "0", "2026-13-01T00:00:00Z", "1969-12-31T00:00:00Z"]
                 }
-                _ if name == "cursor" => &["x", "f.1", "b.1-18446744073709551615", "%F0%9F%98%80"],
+                _ if name == "cursor" => &["x", "f.1", "f.0-0", "b.1-18446744073709551615", "%F0%9F%98%80"],
                 _ => &[],
             };
             for value in wrong {
