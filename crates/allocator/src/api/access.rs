@@ -15,7 +15,7 @@ use moka::future::Cache;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use super::{Api, extract::not_utf8, layers, problem::Problem};
+use super::{Api, layers, parse, problem::Problem};
 use crate::{
     app::{App, CorpApp},
     people,
@@ -248,7 +248,7 @@ fn bearer(parts: &Parts) -> Result<&str, Problem> {
 async fn corp_id(parts: &mut Parts) -> Result<CorpId, Problem> {
     let params = RawPathParams::from_request_parts(parts, &())
         .await
-        .map_err(|_| not_utf8("The path"))?;
+        .map_err(|_| parse::not_utf8("The path"))?;
     let (_, corp) = params
         .iter()
         .find(|(name, _)| *name == "corp_id")

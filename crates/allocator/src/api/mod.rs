@@ -23,6 +23,7 @@ mod members;
 mod moves;
 mod operations;
 mod page;
+mod parse;
 mod pools;
 mod presence;
 pub mod problem;

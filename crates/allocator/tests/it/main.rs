@@ -6,6 +6,7 @@ mod api_allocations;
 mod api_channels;
 mod api_config;
 mod api_deliveries;
+mod api_described;
 mod api_holder;
 mod api_http;
 mod api_idempotency;
