@@ -2,6 +2,7 @@
 
 use metrics::counter;
 use quota::{Outcome, Permit, Rule, Take, Urgency};
+use wecom::client::Pager;
 
 use crate::{
     app::{App, CorpApp, Redis},
@@ -56,6 +57,40 @@ pub async fn done<T>(
     };
     counter!("paidan_wecom_calls_total", "corp" => corp.id.to_string(), "api" => api, "outcome" => word(answer)).increment(1);
     give(app, corp, api, permit, outcome).await;
+}
+
+/// A list over all its pages, each a call with a permit of its own; `next` takes a page's cursor. Err: when to ask again,
+/// from the first page on: what was read before a pause is not true at one moment.
+pub async fn pages<P, F: Future<Output = Result<P, wecom::Error>>>(
+    app: &App,
+    corp: &CorpApp,
+    api: &'static str,
+    read: impl Fn(Option<String>) -> F,
+    next: impl Fn(&mut P) -> String,
+) -> Result<Result<Vec<P>, wecom::Error>, u64> {
+    let mut pager = Pager::new(api);
+    let mut pages = Vec::new();
+    while let Some(cursor) = pager.next() {
+        let cursor = cursor.map(str::to_owned);
+        let permit = take(app, corp, api, Urgency::Ordinary).await?;
+        let answer = read(cursor).await;
+        done(app, corp, api, &permit, &answer).await;
+        let step = match answer {
+            Ok(mut page) => {
+                let cursor = next(&mut page);
+                pages.push(page);
+                pager.advance(cursor)
+            }
+            Err(error) => {
+                pages.clear();
+                pager.restart_after(error)
+            }
+        };
+        if let Err(error) = step {
+            return Ok(Err(error));
+        }
+    }
+    Ok(Ok(pages))
 }
 
 /// Gives a permit back that was not used.

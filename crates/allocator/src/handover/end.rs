@@ -6,8 +6,7 @@ use allocation::{
 };
 use ledger::{Allocation, AllocationState, Found, Transfer, TransferState};
 use metrics::counter;
-use quota::Urgency;
-use wecom::client::api;
+use wecom::client::{Customer, api};
 
 use crate::{
     app::{App, CorpApp},
@@ -364,13 +363,20 @@ pub async fn relations(
 ) -> Result<Vec<wecom::client::FollowUser>, Error> {
     /// Not of this app, no relation, nobody who follows him.
     const NOBODY: [i64; 3] = [40096, 84061, 84084];
-    let permit = permit::take(app, corp, api::GET_CUSTOMER, Urgency::Ordinary)
+    let read = |cursor: Option<String>| async move {
+        corp.client
+            .get_customer(external_userid, cursor.as_deref())
+            .await
+    };
+    let next = |page: &mut Customer| std::mem::take(&mut page.next_cursor);
+    let pages = permit::pages(app, corp, api::GET_CUSTOMER, read, next)
         .await
         .map_err(|until_ms| Error::Budget { until_ms })?;
-    let answer = corp.client.get_customer_all(external_userid).await;
-    permit::done(app, corp, api::GET_CUSTOMER, &permit, &answer).await;
-    match answer {
-        Ok(customer) => Ok(customer.follow_user),
+    match pages {
+        Ok(pages) => Ok(pages
+            .into_iter()
+            .flat_map(|page| page.follow_user)
+            .collect()),
         Err(error) if error.errcode().is_some_and(|code| NOBODY.contains(&code)) => Ok(Vec::new()),
         Err(error) => Err(error.into()),
     }

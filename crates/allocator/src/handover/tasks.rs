@@ -9,10 +9,9 @@ use std::{
 
 use allocation::SubjectKey;
 use ledger::{Transfer, TransferKind, TransferState, TransferStep, Unsettled};
-use quota::Urgency;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use wecom::client::{TransferPair, TransferRow, api};
+use wecom::client::{TransferPair, TransferResultPage, TransferRow, api};
 
 use super::{end, result};
 use crate::{
@@ -281,17 +280,24 @@ async fn results(
         handover_userid: transfer.giver.to_string(),
         takeover_userid: transfer.taker.to_string(),
     };
-    let permit = permit::take(app, corp, api, Urgency::Ordinary)
-        .await
-        .map_err(|until_ms| end::Error::Budget { until_ms })?;
-    let answer = if resigned {
-        corp.client.resigned_transfer_result_all(&pair).await
-    } else {
-        corp.client.transfer_result_all(&pair).await
+    let pair = &pair;
+    let read = |cursor: Option<String>| async move {
+        let cursor = cursor.as_deref();
+        if resigned {
+            corp.client.resigned_transfer_result(pair, cursor).await
+        } else {
+            corp.client.transfer_result(pair, cursor).await
+        }
     };
-    permit::done(app, corp, api, &permit, &answer).await;
+    let next = |page: &mut TransferResultPage| std::mem::take(&mut page.next_cursor);
+    let pages = permit::pages(app, corp, api, read, next)
+        .await
+        .map_err(|until_ms| end::Error::Budget { until_ms })??;
     // No list: nothing is known, every transfer stays as it is.
-    Ok(answer?.unwrap_or_default())
+    Ok(pages
+        .into_iter()
+        .flat_map(|page| page.customer.unwrap_or_default())
+        .collect())
 }
 
 /// Looks through the open allocations for those with a member, no settlement and no transfer under way: a process died

@@ -28,6 +28,7 @@ mod lost;
 mod outbox_lane;
 mod outbox_transfer;
 mod people;
+mod permit;
 mod poison;
 mod redis_setup;
 mod reread;
