@@ -136,7 +136,7 @@ async fn get(
 /// Makes or changes a channel. `If-Match` with its ETag guards against overwriting somebody else's change,
 /// `If-None-Match: *` makes it only if it is new; without either the last writer wins.
 #[utoipa::path(put, path = "/channels/{channel_id}", tag = "channels", operation_id = "put_channel",
-    params(("channel_id" = String, Path, description = "Chosen by the caller: 1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit"),
+    params(("channel_id" = String, Path),
         ("If-Match" = Option<String>, Header), ("If-None-Match" = Option<String>, Header)),
     request_body = PutChannel,
     responses((status = 200, body = ChannelView), (status = 201, body = ChannelView),

@@ -20,6 +20,7 @@ use super::{
     operations::{DryRun, OperationView, begin},
     page::{List, PageInfo, PageQuery, list_query},
     problem::Problem,
+    tree::quoted,
     validate::Fields,
     when::When,
     work,
@@ -328,7 +329,10 @@ fn parse<T: std::str::FromStr>(fields: &mut Fields, ids: &[String]) -> Vec<T> {
     for (index, id) in ids.iter().enumerate().take(MOST_IDS) {
         match id.parse() {
             Ok(id) => parsed.push(id),
-            Err(_) => fields.wrong(format!("/ids/{index}"), "invalid", "not an id of this list"),
+            Err(_) => {
+                let message = format!("must be an id as the list has it, not {}", quoted(id));
+                fields.wrong(format!("/ids/{index}"), "invalid", message);
+            }
         }
     }
     parsed

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use allocation::{ChannelId, MemberId, PoolId};
 use axum::{
     Json, Router,
     http::{HeaderValue, header},
@@ -21,7 +22,7 @@ use utoipa::{
     },
 };
 
-use super::{described, problem::Details};
+use super::{described, ids::Id, problem::Details};
 
 const ABOUT: &str = "Who gets which customer, and everything around it. All routes are about one corp. \
 Keys go into `Authorization: Bearer …`; each has a role (member < viewer < operator < admin). \
@@ -152,6 +153,11 @@ fn complete(mut openapi: OpenApi) -> OpenApi {
         }
         for (method, operation) in operations(item) {
             let parameters = operation.parameters.get_or_insert_default();
+            for parameter in parameters.iter_mut() {
+                if let RefOr::T(parameter) = parameter {
+                    tell_rule(parameter);
+                }
+            }
             if method == HttpMethod::Post {
                 let text = "Chosen by the caller, new for each request; the same request with the same key has its effect once and the same answer for 24 h.";
                 parameters.push(RefOr::T(parameter(
@@ -168,6 +174,17 @@ fn complete(mut openapi: OpenApi) -> OpenApi {
         }
     }
     openapi
+}
+
+/// An id in the path is held to a rule, whichever route it is of.
+fn tell_rule(parameter: &mut Parameter) {
+    let rule = match parameter.name.as_str() {
+        "userid" => MemberId::RULE,
+        "pool_id" => PoolId::RULE,
+        "channel_id" => ChannelId::RULE,
+        _ => return,
+    };
+    parameter.description = Some(format!("Must be {rule}."));
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (HttpMethod, &mut Operation)> {

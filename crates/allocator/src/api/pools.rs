@@ -172,7 +172,7 @@ async fn get(
 /// Makes or changes a pool. `If-Match` with its ETag guards against overwriting somebody else's change,
 /// `If-None-Match: *` makes it only if it is new; without either the last writer wins. Members must be known.
 #[utoipa::path(put, path = "/pools/{pool_id}", tag = "pools", operation_id = "put_pool",
-    params(("pool_id" = String, Path, description = "Chosen by the caller: 1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit"),
+    params(("pool_id" = String, Path),
         ("If-Match" = Option<String>, Header), ("If-None-Match" = Option<String>, Header)),
     request_body = PutPool,
     responses((status = 200, body = PoolView), (status = 201, body = PoolView),

@@ -134,7 +134,7 @@ impl Problem {
         Self::parameter(
             "cursor",
             "invalid_cursor",
-            "not a cursor of this list; begin without one",
+            "must be `next` or `prev` of a page of this list; leave it out to begin",
         )
     }
 

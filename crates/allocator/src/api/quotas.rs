@@ -104,7 +104,10 @@ async fn unblock(
         fields.wrong(
             "/api",
             "invalid",
-            "not the name of an API, such as externalcontact/transfer_customer",
+            format!(
+                "must be the name of an API, such as externalcontact/transfer_customer, not {}",
+                quoted(&wanted.api)
+            ),
         );
     }
     fields.characters(

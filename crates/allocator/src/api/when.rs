@@ -1,7 +1,14 @@
 //! Times as the API writes and reads them: RFC 3339, UTC, milliseconds.
 
-use serde::{Deserialize, Deserializer, Serializer, de::Error};
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serializer,
+    de::{Error, Visitor},
+};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339, macros::format_description};
+
+const TIME: &str = "a time since 1970 as RFC 3339, for example 2026-10-14T08:00:00Z";
 
 /// A moment, in JSON a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,12 +25,10 @@ impl When {
         .unwrap_or_default()
     }
 
-    fn parse(text: &str) -> Result<Self, &'static str> {
-        let wrong = "must be a time since 1970 as RFC 3339, for example 2026-10-14T08:00:00Z";
-        let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| wrong)?;
-        u64::try_from(at.unix_timestamp_nanos() / 1_000_000)
-            .map(Self)
-            .map_err(|_| wrong)
+    fn parse(text: &str) -> Option<Self> {
+        let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+        let ms = at.unix_timestamp_nanos() / 1_000_000;
+        u64::try_from(ms).map(Self).ok()
     }
 }
 
@@ -35,8 +40,21 @@ impl serde::Serialize for When {
 
 impl<'de> Deserialize<'de> for When {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        Self::parse(&text).map_err(D::Error::custom)
+        deserializer.deserialize_any(Times)
+    }
+}
+
+struct Times;
+
+impl Visitor<'_> for Times {
+    type Value = When;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(TIME)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<When, E> {
+        When::parse(text).ok_or_else(|| E::custom(format!("must be {TIME}")))
     }
 }
 
@@ -68,7 +86,7 @@ mod tests {
             When::parse("2026-10-15T01:46:40.007+08:00").unwrap(),
             When(1_792_000_000_007)
         );
-        assert!(When::parse("yesterday").is_err());
-        assert!(When::parse("1969-12-31T00:00:00Z").is_err());
+        assert!(When::parse("yesterday").is_none());
+        assert!(When::parse("1969-12-31T00:00:00Z").is_none());
     }
 }
