@@ -1,6 +1,7 @@
 //! The APIs: their names, what they ask of a caller, and what they do. HTTP, tokens and quotas come before
 //! them (`server`).
 
+mod agent;
 mod call;
 mod contact;
 mod contact_way;
@@ -69,7 +70,7 @@ const fn spec(
 
 use Auth::{ContactToken, Token};
 
-static SPECS: [Spec; 29] = [
+static SPECS: [Spec; 30] = [
     Spec {
         metered: true,
         ..spec("gettoken", GET, Auth::Secret, &[], |_| Reply::error(40001))
@@ -88,6 +89,7 @@ static SPECS: [Spec; 29] = [
         &["ip_list"],
         network::get_api_domain_ip,
     ),
+    spec("agent/get", GET, Token, &[], agent::get),
     spec("user/get", GET, Token, &[], user::get),
     spec(
         "user/simplelist",

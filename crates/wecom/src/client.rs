@@ -5,6 +5,7 @@
 //! ([`Error::may_have_acted`]). It repeats a call in one case only: once, with a new token, after WeCom refused
 //! the old one. Budgets, back-off and everything else that remembers belongs to the caller.
 
+mod agent;
 pub mod api;
 mod call;
 mod clock;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
+pub use agent::Agent;
 pub use clock::{Clock, SystemClock};
 pub use contact::{
     BATCH_MEMBERS_MAX, BATCH_ROWS_MAX, BatchPage, BatchRow, Customer, ExternalContact, FailInfo,

@@ -10,6 +10,7 @@ pub(crate) fn errmsg(code: i32) -> &'static str {
         40013 => "invalid corpid",
         40014 => "invalid access_token",
         40035 => "invalid parameter",
+        40056 => "invalid agentid",
         40058 => "invalid args size",
         40063 => "some parameters are empty",
         40068 => "invalid tagid",

@@ -45,6 +45,26 @@ async fn who_left_is_gone_and_who_is_disabled_is_shown() {
     assert_eq!(answer["follow_user"], json!(["mC", "mD", "mE"]));
 }
 
+/// An app reads itself and no other.
+#[tokio::test]
+async fn the_app_itself() {
+    let client = Client::start(config()).await;
+    let own = config().corps[0].apps[0].agent_id;
+    let answer = client
+        .get("agent/get", &[("agentid", &own.to_string())])
+        .await;
+    assert_eq!(
+        (code(&answer), answer["agentid"].as_u64()),
+        (0, Some(u64::from(own)))
+    );
+    let other = (own + 1).to_string();
+    assert_eq!(
+        code(&client.get("agent/get", &[("agentid", &other)]).await),
+        301002
+    );
+    assert_eq!(code(&client.get("agent/get", &[]).await), 40056);
+}
+
 #[tokio::test]
 async fn members_of_a_department() {
     let mut config = config();

@@ -63,3 +63,49 @@ pub const WEBHOOK_SEND: &str = "webhook/send";
 
 /// One member.
 pub const GET_USER: &str = "user/get";
+
+/// An app of a corp: what its own token may read of it.
+pub const GET_AGENT: &str = "agent/get";
+
+/// All of them.
+pub const ALL: &[&str] = &[
+    GETTOKEN,
+    GET_CALLBACK_IP,
+    GET_API_DOMAIN_IP,
+    GET_FOLLOW_USER_LIST,
+    LIST_CUSTOMERS,
+    GET_CUSTOMER,
+    BATCH_GET_BY_USER,
+    REMARK,
+    ADD_CONTACT_WAY,
+    GET_CONTACT_WAY,
+    UPDATE_CONTACT_WAY,
+    DEL_CONTACT_WAY,
+    LIST_CONTACT_WAY,
+    CLOSE_TEMP_CHAT,
+    SEND_WELCOME_MSG,
+    GET_CORP_TAG_LIST,
+    ADD_CORP_TAG,
+    EDIT_CORP_TAG,
+    DEL_CORP_TAG,
+    MARK_TAG,
+    TRANSFER_CUSTOMER,
+    TRANSFER_RESULT,
+    RESIGNED_TRANSFER_CUSTOMER,
+    RESIGNED_TRANSFER_RESULT,
+    GET_UNASSIGNED_LIST,
+    SEND_MESSAGE,
+    WEBHOOK_SEND,
+    GET_USER,
+    GET_AGENT,
+];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn none_is_left_out() {
+        let consts = include_str!("api.rs").matches(": &str = ").count();
+        // The count itself has the text once more.
+        assert_eq!(super::ALL.len(), consts - 1);
+    }
+}

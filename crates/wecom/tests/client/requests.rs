@@ -288,6 +288,7 @@ async fn members_and_addresses_are_read() {
     let stub = Stub::start(|call| {
         Answer::Json(match call.api.as_str() {
             "user/get" => json!({"errcode": 0, "userid": "ZhangSan", "name": "张三", "department": [1, 2], "status": 5}),
+            "agent/get" => json!({"errcode": 0, "agentid": 1000002, "name": "派单", "close": 0}),
             "getcallbackip" => json!({"ip_list": ["101.226.0.1", "101.226.62.*"], "errcode": 0}),
             "get_api_domain_ip" => json!({"ip_list": ["182.254.11.176"], "errcode": 0}),
             _ => json!({"errcode": 0, "follow_user": ["emp_a", "emp_b"]}),
@@ -300,6 +301,14 @@ async fn members_and_addresses_are_read() {
         (user.userid.as_str(), user.status),
         ("ZhangSan", UserStatus::Left),
         "WeCom's own spelling"
+    );
+    let agent = client.get_agent().await.unwrap();
+    assert_eq!((agent.agentid, agent.close), (Some(1_000_002), Some(0)));
+    let asked = &stub.calls("agent/get")[0];
+    assert_eq!(
+        asked.query["agentid"],
+        client.app().agent_id.to_string(),
+        "its own"
     );
     assert_eq!(client.get_callback_ip().await.unwrap().len(), 2);
     assert_eq!(
