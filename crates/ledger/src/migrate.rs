@@ -57,6 +57,9 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS migrations (
     applied_at timestamptz NOT NULL DEFAULT now()
 )";
 
+/// That a table is there already is no news.
+const QUIET: &str = "SET LOCAL client_min_messages = warning";
+
 /// Ends with the transaction. The number means nothing, but must be the same in every replica.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7023361)";
 
@@ -66,6 +69,7 @@ impl Ledger {
         let mut applied = 0;
         loop {
             let mut work = self.db.long_transaction().await?;
+            work.script(QUIET).await?;
             work.script(LOCK).await?;
             work.script(TABLE).await?;
             let Some(next) = first_missing(&mut work).await? else {
