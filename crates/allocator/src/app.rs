@@ -125,7 +125,7 @@ impl App {
         env: &HashMap<String, String>,
         clock: Clock,
     ) -> Result<Arc<Self>, Error> {
-        let url = config.postgres.url.read("postgres.url", env)?;
+        let url = config.postgres.read_url(env)?;
         let ledger = Ledger::connect(config.postgres.ledger(url))
             .await
             .map_err(Error::Postgres)?;
@@ -136,7 +136,7 @@ impl App {
         for (id, settings) in &config.corps {
             let corp = CorpId::new(id.clone())
                 .map_err(|error| Error::Corp(id.clone(), error.to_string()))?;
-            let secret = settings.secret.read(&format!("corps.{id}.secret"), env)?;
+            let secret = settings.read_secret(id, env)?;
             let app = client::App {
                 corp_id: id.clone(),
                 agent_id: settings.agent_id,

@@ -1,6 +1,10 @@
 //! The allocator's configuration: `config/allocator.toml` (the commented defaults, embedded), then the files named on
-//! the command line, then the environment (`PAIDAN__OUTBOX__WORKERS=8`). Unknown keys are refused, secrets are
-//! `env:NAME` or `file:/path` and never printed.
+//! the command line, then the environment (`PAIDAN__OUTBOX__WORKERS=8`). Every value is held against the rule of its key
+//! (`keys`), then against its neighbours ([`Config::load`]). Secrets are `env:NAME` or `file:/path` and never printed.
+
+mod keys;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -9,8 +13,11 @@ use std::{
     time::Duration,
 };
 
-use secrecy::{ExposeSecret, SecretString};
+use allocation::CorpId;
+use secrecy::SecretString;
 use serde::Deserialize;
+pub use settings::{Error, Errors, SecretRef};
+use settings::{Merged, Sources};
 
 /// The defaults, with a comment for every key.
 pub const DEFAULTS: &str = include_str!(concat!(
@@ -18,14 +25,7 @@ pub const DEFAULTS: &str = include_str!(concat!(
     "/../../config/allocator.toml"
 ));
 
-/// What is wrong with the configuration. The text names the key and the fix, never a secret's value.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("configuration: {0}")]
-    Invalid(String),
-    #[error("configuration: {key}: {problem}")]
-    Secret { key: String, problem: String },
-}
+const POSTGRES_URL: &str = "postgres.url";
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -79,6 +79,13 @@ pub struct Postgres {
     pub statement_timeout_ms: u64,
     /// Behind a pooler in transaction mode: no prepared statements are kept.
     pub pooler: bool,
+}
+
+/// The database and whose data it holds.
+#[derive(Debug, Clone)]
+pub struct Database {
+    pub postgres: Postgres,
+    pub corps: Vec<CorpId>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -166,6 +173,7 @@ pub struct Audit {
     /// Every member's customers are compared once in this time, milliseconds; 0 switches the audit off.
     pub period_ms: u64,
     /// Re-reads of a doubtful pair after its event, milliseconds.
+    #[serde(deserialize_with = "settings::list")]
     pub reread_ms: Vec<u64>,
 }
 
@@ -195,63 +203,26 @@ fn shanghai() -> i32 {
     8 * 60
 }
 
-/// Where a secret is: `env:NAME` or `file:/path`. A value in plain text is refused.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(try_from = "String")]
-pub enum SecretRef {
-    Env(String),
-    File(PathBuf),
-}
-
-impl TryFrom<String> for SecretRef {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        if let Some(name) = text.strip_prefix("env:") {
-            return Ok(Self::Env(name.to_owned()));
-        }
-        if let Some(path) = text.strip_prefix("file:") {
-            return Ok(Self::File(path.into()));
-        }
-        Err("a secret is written as env:NAME or file:/path, never as its value".to_owned())
+impl Corp {
+    /// The app's secret.
+    pub fn read_secret(
+        &self,
+        corp: &str,
+        env: &HashMap<String, String>,
+    ) -> Result<SecretString, Error> {
+        self.secret.read(&format!("corps.{corp}.secret"), env)
     }
-}
-
-impl SecretRef {
-    /// Reads the secret. `env` is the environment as the program found it.
-    pub fn read(&self, key: &str, env: &HashMap<String, String>) -> Result<SecretString, Error> {
-        let value = match self {
-            Self::Env(name) => env.get(name).cloned().ok_or_else(|| Error::Secret {
-                key: key.to_owned(),
-                problem: format!("the environment variable {name} is not set"),
-            })?,
-            Self::File(path) => std::fs::read_to_string(path).map_err(|error| Error::Secret {
-                key: key.to_owned(),
-                problem: format!("cannot read {}: {error}", path.display()),
-            })?,
-        };
-        let value = value.trim().to_owned();
-        if value.is_empty() {
-            return Err(Error::Secret {
-                key: key.to_owned(),
-                problem: "the secret is empty".to_owned(),
-            });
-        }
-        Ok(SecretString::from(value))
-    }
-}
-
-/// A value that may be given as it is, because it need not hold a secret, or as a reference.
-fn resolve(
-    value: &SecretString,
-    key: &str,
-    env: &HashMap<String, String>,
-) -> Result<SecretString, Error> {
-    SecretRef::try_from(value.expose_secret().to_owned())
-        .map_or_else(|_| Ok(value.clone()), |secret| secret.read(key, env))
 }
 
 impl Postgres {
+    /// Where the database is; the address is a secret, because it may hold a password.
+    pub fn read_url(&self, env: &HashMap<String, String>) -> Result<SecretString, Error> {
+        let url = self.url.read(POSTGRES_URL, env)?;
+        ledger::Config::check_url(&url)
+            .map_err(|error| Error::new(POSTGRES_URL, error.to_string()))?;
+        Ok(url)
+    }
+
     /// The ledger's own settings.
     pub fn ledger(&self, url: SecretString) -> ledger::Config {
         ledger::Config {
@@ -265,178 +236,113 @@ impl Postgres {
 }
 
 impl Config {
-    /// Defaults, then `files` in order, then `PAIDAN__…` of `env`.
-    pub fn load(files: &[PathBuf], env: &HashMap<String, String>) -> Result<Self, Error> {
-        let mut builder = config::Config::builder()
-            .add_source(config::File::from_str(DEFAULTS, config::FileFormat::Toml));
-        for file in files {
-            builder = builder
-                .add_source(config::File::from(file.as_path()).format(config::FileFormat::Toml));
-        }
-        let vars = env.iter().filter(|(name, _)| name.starts_with("PAIDAN__"));
-        let source = config::Environment::with_prefix("PAIDAN")
-            .prefix_separator("__")
-            .separator("__")
-            .try_parsing(true)
-            .source(Some(
-                vars.map(|(name, value)| (name.clone(), value.clone()))
-                    .collect(),
-            ));
-        let invalid = |error: config::ConfigError| Error::Invalid(error.to_string());
-        let merged = builder.add_source(source).build().map_err(invalid)?;
-        let mut config: Self = merged.clone().try_deserialize().map_err(invalid)?;
-        let redis = &mut config.redis;
-        redis.url = resolve(&redis.url, "redis.url", env)?;
-        if let Some(password) = &mut redis.sentinel_password {
-            *password = resolve(password, "redis.sentinel_password", env)?;
-        }
-        let mut table: toml::Table = merged.try_deserialize().map_err(invalid)?;
-        table
-            .iter_mut()
-            .for_each(|(name, value)| without_secrets(name, value));
-        config.shown =
-            toml::to_string(&table).map_err(|error| Error::Invalid(error.to_string()))?;
-        config.check()?;
+    /// Defaults, then `files` in order, then `PAIDAN__…` of `env`. Everything that is wrong is named at once.
+    pub fn load(files: &[PathBuf], env: &HashMap<String, String>) -> Result<Self, Errors> {
+        let sources = Sources {
+            files: files.to_vec(),
+            env: env.clone(),
+        };
+        let merged = sources.merge(DEFAULTS)?;
+        Errors::check(&merged, keys::KEYS)?;
+        let config = Self::read(merged, env)?;
+        Errors::none_of(config.conflicts())?;
         Ok(config)
     }
 
-    fn check(&self) -> Result<(), Error> {
-        let invalid = |text: &str| Err(Error::Invalid(text.to_owned()));
-        if self.outbox.lease_ms <= 5_000 {
-            return invalid("outbox.lease_ms must be above 5000: one call to WeCom may take 5 s");
-        }
-        if self.quota.lease_ms < 1_000 {
-            return invalid(
-                "quota.lease_ms must be at least 1000: renewals every quarter of it must reach Redis in time",
-            );
-        }
-        if self.quota.longest_ms < self.quota.lease_ms {
-            return invalid("quota.longest_ms must not be less than quota.lease_ms");
-        }
-        if self.outbox.claim_ms < 1_000 {
-            return invalid(
-                "outbox.claim_ms must be at least 1000: beginning a row takes its time",
-            );
-        }
-        if self.http.shutdown_ms > 30_000 {
-            return invalid(
-                "http.shutdown_ms must be at most 30000: who stops programs kills them then",
-            );
-        }
-        if self.outbox.workers == 0 || self.outbox.batch == 0 {
-            return invalid("outbox.workers and outbox.batch must be at least 1");
-        }
-        if self.inbox.batch == 0 || self.roster.writer_batch == 0 {
-            return invalid("inbox.batch and roster.writer_batch must be at least 1");
-        }
-        if self.retention.deliveries_days == 1 {
-            return invalid(
-                "retention.deliveries_days must be 0 or at least 2: duplicates are known for a day, and replays need what they repeat",
-            );
-        }
-        if self.outbox.cards_per_minute > 30 {
-            return invalid(
-                "outbox.cards_per_minute must be at most 30: WeCom drops more without a word",
-            );
-        }
-        Ok(())
-    }
-}
-
-/// A key with one of these words in its name is a secret, unless it only says where the secret is.
-const SECRET_WORDS: [&str; 3] = ["password", "secret", "token"];
-
-/// What is named like a secret is left out, and `scheme://user:password@host` loses what stands before the host.
-fn without_secrets(name: &str, value: &mut toml::Value) {
-    match value {
-        toml::Value::Table(table) => table
-            .iter_mut()
-            .for_each(|(name, value)| without_secrets(name, value)),
-        toml::Value::Array(items) => items
-            .iter_mut()
-            .for_each(|value| without_secrets(name, value)),
-        toml::Value::String(text) if text.starts_with("env:") || text.starts_with("file:") => {}
-        // A password of digits alone is a number.
-        _ if SECRET_WORDS.iter().any(|word| name.contains(word)) => {
-            *value = toml::Value::String("[redacted]".to_owned());
-        }
-        toml::Value::String(text) => {
-            if let (Some(scheme), Some(at)) = (text.find("://"), text.rfind('@'))
-                && scheme < at
-            {
-                *text = format!("{}://[redacted]{}", &text[..scheme], &text[at..]);
-            }
-        }
-        _ => {}
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with(name: &str, value: &str) -> Result<Config, Error> {
-        Config::load(&[], &HashMap::from([(name.to_owned(), value.to_owned())]))
-    }
-
-    #[test]
-    fn no_password_is_shown() {
-        for (name, value) in [
-            ("PAIDAN__REDIS__URL", "redis://:hush@127.0.0.1:6379"),
-            ("PAIDAN__REDIS__SENTINEL_PASSWORD", "hush"),
-            ("PAIDAN__REDIS__SENTINEL_PASSWORD", "987654321"),
-        ] {
-            let shown = with(name, value).unwrap().to_string();
-            assert!(
-                shown.contains("[redacted]")
-                    && !shown.contains("hush")
-                    && !shown.contains("987654321"),
-                "{shown}"
-            );
-        }
-    }
-
-    #[test]
-    fn redis_secrets_may_be_elsewhere() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("password");
-        std::fs::write(&file, "hush\n").unwrap();
-        let reference = format!("file:{}", file.display());
-        let mut env = HashMap::from(
-            [
-                ("PAIDAN__REDIS__URL", "env:THERE"),
-                ("PAIDAN__REDIS__SENTINEL_PASSWORD", &reference),
-                ("THERE", "redis://:hush@10.0.0.1:6379"),
-            ]
-            .map(|(name, value)| (name.to_owned(), value.to_owned())),
-        );
-        let config = Config::load(&[], &env).unwrap();
-        let redis = &config.redis;
-        assert_eq!(redis.url.expose_secret(), "redis://:hush@10.0.0.1:6379");
-        let password = redis.sentinel_password.as_ref().unwrap();
-        assert_eq!(password.expose_secret(), "hush");
-        let shown = config.to_string();
-        assert!(
-            shown.contains("env:THERE") && shown.contains(&reference) && !shown.contains("hush"),
-            "{shown}"
-        );
-        env.remove("THERE");
-        let error = Config::load(&[], &env).unwrap_err().to_string();
-        assert!(
-            error.contains("redis.url") && error.contains("THERE"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn a_lease_that_renewals_could_not_keep_is_refused() {
-        let refused = |name: &str, value: &str| match with(name, value) {
-            Err(Error::Invalid(text)) => text.starts_with("quota."),
-            _ => false,
+    /// What commands need that use the database and nothing else: secrets of other parts need not be there.
+    pub fn load_database(
+        files: &[PathBuf],
+        env: &HashMap<String, String>,
+    ) -> Result<Database, Errors> {
+        let sources = Sources {
+            files: files.to_vec(),
+            env: env.clone(),
         };
-        assert!(refused("PAIDAN__QUOTA__LEASE_MS", "999"));
-        assert!(refused("PAIDAN__QUOTA__LONGEST_MS", "3999"));
-        assert!(with("PAIDAN__QUOTA__LEASE_MS", "1000").is_ok());
-        assert!(with("PAIDAN__QUOTA__LONGEST_MS", "4000").is_ok());
+        let merged = sources.merge(DEFAULTS)?;
+        let wrong = settings::check(&merged, keys::KEYS).into_iter();
+        let ours = wrong.filter(|error| error.key.split('.').next() == Some("postgres"));
+        Errors::none_of(ours.collect())?;
+        let postgres = merged.get("postgres").map_err(settings::describe)?;
+        let corps = merged.get_table("corps").unwrap_or_default();
+        let corps = corps.into_keys().filter_map(|id| CorpId::new(id).ok());
+        Ok(Database {
+            postgres,
+            corps: corps.collect(),
+        })
+    }
+
+    fn read(merged: Merged, env: &HashMap<String, String>) -> Result<Self, Error> {
+        let shown = settings::shown(&merged);
+        let mut config: Self = merged.try_deserialize().map_err(settings::describe)?;
+        let redis = &mut config.redis;
+        redis.url = settings::resolve(&redis.url, "redis.url", env)?;
+        if let Some(password) = &mut redis.sentinel_password {
+            *password = settings::resolve(password, "redis.sentinel_password", env)?;
+        }
+        config.shown = shown;
+        Ok(config)
+    }
+
+    /// The secrets that cannot be read, and addresses in them that cannot be used. Not looked up by [`Config::load`]: most
+    /// commands need some of them only.
+    pub fn check_secrets(&self, env: &HashMap<String, String>) -> Vec<Error> {
+        let postgres = self.postgres.read_url(env).err();
+        let corps = self
+            .corps
+            .iter()
+            .filter_map(|(id, corp)| corp.read_secret(id, env).err());
+        postgres.into_iter().chain(corps).collect()
+    }
+
+    /// Values that are right alone and wrong beside each other.
+    fn conflicts(&self) -> Vec<Error> {
+        let mut errors = Vec::new();
+        let mut below = |key: &str, value: u64, other: &str, limit: u64, why: &str| {
+            if value > limit {
+                let problem = format!("must not be above {other} ({limit}), and is {value}{why}");
+                errors.push(Error::new(key, problem));
+            }
+        };
+        let Self { outbox, quota, .. } = self;
+        let stream = &self.inbox.stream;
+        below(
+            "quota.lease_ms",
+            quota.lease_ms,
+            "quota.longest_ms",
+            quota.longest_ms,
+            "",
+        );
+        below(
+            "outbox.backoff_min_ms",
+            outbox.backoff_min_ms,
+            "outbox.backoff_max_ms",
+            outbox.backoff_max_ms,
+            "",
+        );
+        below(
+            "inbox.stream.first_pause_ms",
+            stream.first_pause_ms,
+            "inbox.stream.longest_pause_ms",
+            stream.longest_pause_ms,
+            "",
+        );
+        if stream.wait_replicas > 0 {
+            below(
+                "inbox.stream.wait_timeout_ms",
+                stream.wait_timeout_ms,
+                "one less than redis.response_timeout_ms",
+                self.redis.response_timeout_ms - 1,
+                ": the call that waits for replicas would be given up first",
+            );
+        }
+        let http = &self.http;
+        if http.listen == http.admin_listen && http.listen.port() != 0 {
+            let problem = format!("must be another address than http.listen, {}", http.listen);
+            errors.push(Error::new("http.admin_listen", problem));
+        }
+        if let Err(inbox::Error::Config(problem)) = self.redis.check() {
+            errors.push(Error::new("redis.url", problem.trim_start_matches("url: ")));
+        }
+        errors
     }
 }

@@ -1,8 +1,12 @@
 //! `allocator`: arguments, configuration, logging, signals; then the command.
 
-use std::{collections::HashMap, path::PathBuf, process::ExitCode};
+use std::{collections::HashMap, io::Write, path::PathBuf, process::ExitCode};
 
-use allocator::{commands, config::Config, guard};
+use allocator::{
+    commands,
+    config::{Config, Database, Errors},
+    guard,
+};
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
@@ -20,7 +24,7 @@ struct Arguments {
         value_delimiter = ':'
     )]
     config: Vec<PathBuf>,
-    /// Print the configuration without its secrets and end.
+    /// Print the configuration without its secrets, say what is wrong with it, and end.
     #[arg(long)]
     check_config: bool,
     #[command(subcommand)]
@@ -64,13 +68,13 @@ enum Command {
 
 #[derive(Subcommand)]
 enum KeyCommand {
-    /// Make a key and print it once: only its hash is kept.
+    /// Make a key and print it once: only its hash is kept. Its id goes to standard error.
     Create {
         /// The corp the key is for; without it the key is for every corp (admin only).
         #[arg(long)]
         corp: Option<String>,
-        /// viewer, operator, admin or member.
-        #[arg(long, default_value = "viewer")]
+        /// What the key may do: read; also run things; everything; one member's own presence.
+        #[arg(long, value_parser = ["viewer", "operator", "admin", "member"])]
         role: String,
         /// For role member: whose presence the key may set.
         #[arg(long)]
@@ -79,7 +83,7 @@ enum KeyCommand {
         #[arg(long, default_value = "made on the command line")]
         name: String,
         /// Days until it expires; without it, never.
-        #[arg(long)]
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=36_500))]
         days: Option<u32>,
     },
     /// List the keys of a corp; without --corp, those for every corp.
@@ -94,13 +98,17 @@ enum KeyCommand {
     },
 }
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> std::io::Result<ExitCode> {
+    start().or_else(|error| tell(&error).map(|()| ExitCode::FAILURE))
+}
+
+fn start() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let env = environment();
-    let config = Config::load(&arguments.config, &env)?;
     if arguments.check_config {
-        use std::io::Write;
+        let config = Config::load(&arguments.config, &env)?;
         write!(std::io::stdout(), "{config}")?;
+        Errors::none_of(config.check_secrets(&env))?;
         return Ok(ExitCode::SUCCESS);
     }
     commands::logging(&env)?;
@@ -113,19 +121,39 @@ fn main() -> anyhow::Result<ExitCode> {
         .context("runtime")?;
     runtime.block_on(run(
         arguments.command.unwrap_or(Command::Serve),
-        config,
+        &arguments.config,
         env,
     ))
 }
 
+/// What went wrong, on standard error: a line for each mistake in the configuration, one for anything else.
+fn tell(error: &anyhow::Error) -> std::io::Result<()> {
+    let mut out = std::io::stderr();
+    match error.downcast_ref::<Errors>() {
+        Some(errors) => errors
+            .iter()
+            .try_for_each(|error| writeln!(out, "configuration: {error}")),
+        None => writeln!(out, "error: {}", commands::chain(error.as_ref())),
+    }
+}
+
+/// The configuration with every secret that it names.
+fn load(files: &[PathBuf], env: &HashMap<String, String>) -> Result<Config, Errors> {
+    let config = Config::load(files, env)?;
+    Errors::none_of(config.check_secrets(env))?;
+    Ok(config)
+}
+
 async fn run(
     command: Command,
-    config: Config,
+    files: &[PathBuf],
     env: HashMap<String, String>,
 ) -> anyhow::Result<ExitCode> {
+    let whole = || load(files, &env);
+    let database = || Config::load_database(files, &env);
     match command {
-        Command::Serve => commands::serve(config, env, until_signal()?).await,
-        Command::Migrate => commands::migrate(config, env).await,
+        Command::Serve => commands::serve(whole()?, env, until_signal()?).await,
+        Command::Migrate => commands::migrate(database()?, env).await,
         Command::Rebuild {
             corp,
             from_rows,
@@ -135,18 +163,20 @@ async fn run(
                 from_rows,
                 drop_rest,
             };
-            commands::rebuild(config, env, corp, how).await
+            commands::rebuild(whole()?, env, corp, how).await
         }
         Command::Doctor { callback, json } => {
+            // Missing secrets are findings of its own.
+            let config = Config::load(files, &env)?;
             commands::doctor::run(config, env, callback, json).await
         }
-        Command::Key { command } => key(command, config, env).await,
+        Command::Key { command } => key(command, database()?, env).await,
     }
 }
 
 async fn key(
     command: KeyCommand,
-    config: Config,
+    database: Database,
     env: HashMap<String, String>,
 ) -> anyhow::Result<ExitCode> {
     match command {
@@ -164,10 +194,10 @@ async fn key(
                 name,
                 days,
             };
-            commands::key::create(config, env, new).await
+            commands::key::create(database, env, new).await
         }
-        KeyCommand::List { corp } => commands::key::list(config, env, corp).await,
-        KeyCommand::Revoke { id } => commands::key::revoke(config, env, id).await,
+        KeyCommand::List { corp } => commands::key::list(database, env, corp).await,
+        KeyCommand::Revoke { id } => commands::key::revoke(database, env, id).await,
     }
 }
 

@@ -1,49 +1,27 @@
 //! The gateway's configuration: `config/gateway.toml` (the commented defaults, embedded), then files, then the
 //! environment (`PAIDAN__STORE__TIMEOUT_MS=3000`). Everything comes in through [`Sources`]; this module never looks at
-//! the process environment, so tests need not change it.
+//! the process environment, so tests need not change it. Every value is held against the rule of its key (`keys`), then
+//! against its neighbours.
 //!
 //! It knows no key and no token: an endpoint only says where its secrets are ([`SecretRef`]).
 
 mod endpoint;
-mod redact;
-mod secret;
-mod sources;
+mod keys;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, net::SocketAddr};
 
 use serde::Deserialize;
 
 pub use endpoint::{EndpointConfig, KeyPair, Kind};
-pub use secret::SecretRef;
-pub use sources::Sources;
+pub use settings::{Error, Errors, SecretRef, Sources};
 
-/// What is wrong with a configuration: the key, and what it should be. Never a value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: {problem}")]
-pub struct Error {
-    /// For example `endpoints.sales.keys[0].token`, or the path of a file.
-    pub key: String,
-    pub problem: String,
-}
-
-impl Error {
-    pub(crate) fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Self {
-            key: key.into(),
-            problem: problem.into(),
-        }
-    }
-
-    /// The same, found inside of `parent`.
-    pub(crate) fn under(self, parent: &str) -> Self {
-        let key = match self.key.as_str() {
-            "" => parent.to_owned(),
-            key if key.starts_with('[') => format!("{parent}{key}"),
-            key => format!("{parent}.{key}"),
-        };
-        Self { key, ..self }
-    }
-}
+/// The defaults, with a comment for every key.
+pub const DEFAULTS: &str = include_str!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../config/gateway.toml"
+));
 
 /// All of it, as read. Endpoints are kept unread: a malformed one must not take the others along.
 #[derive(Clone, Deserialize)]
@@ -55,7 +33,10 @@ pub struct Config {
     pub inbox: inbox::Config,
     pub log: Log,
     #[serde(default)]
-    endpoints: BTreeMap<String, config::Value>,
+    endpoints: BTreeMap<String, settings::Value>,
+    /// What is wrong with their values.
+    #[serde(skip)]
+    endpoint_errors: Vec<Error>,
     #[serde(skip)]
     sources: Sources,
     #[serde(skip)]
@@ -113,27 +94,33 @@ pub enum LogFormat {
 impl Config {
     /// Reads defaults, files and environment. What is wrong inside of an endpoint is not found here but by
     /// [`Config::endpoint`].
-    pub fn load(sources: &Sources) -> Result<Self, Error> {
-        let merged = sources.merge()?;
-        let mut config: Self = merged
-            .clone()
-            .try_deserialize()
-            .map_err(sources::describe)?;
-        let redis = &mut config.redis;
-        redis.url =
-            secret::resolve(&redis.url, sources).map_err(|text| Error::new("redis.url", text))?;
-        if let Some(password) = &mut redis.sentinel_password {
-            *password = secret::resolve(password, sources)
-                .map_err(|text| Error::new("redis.sentinel_password", text))?;
-        }
-        config.check()?;
-        config.shown = redact::shown(merged);
+    pub fn load(sources: &Sources) -> Result<Self, Errors> {
+        let merged = sources.merge(DEFAULTS)?;
+        let (endpoint_errors, errors) = settings::check(&merged, keys::KEYS)
+            .into_iter()
+            .partition(|error| error.key.starts_with("endpoints."));
+        Errors::none_of(errors)?;
+        let mut config = Self::read(merged, sources)?;
+        Errors::none_of(config.conflicts())?;
+        config.endpoint_errors = endpoint_errors;
         config.sources = sources.clone();
         Ok(config)
     }
 
+    fn read(merged: settings::Merged, sources: &Sources) -> Result<Self, Error> {
+        let shown = settings::shown(&merged);
+        let mut config: Self = merged.try_deserialize().map_err(settings::describe)?;
+        let redis = &mut config.redis;
+        redis.url = settings::resolve(&redis.url, "redis.url", &sources.env)?;
+        if let Some(password) = &mut redis.sentinel_password {
+            *password = settings::resolve(password, "redis.sentinel_password", &sources.env)?;
+        }
+        config.shown = shown;
+        Ok(config)
+    }
+
     /// Reads the sources this configuration came from once more.
-    pub fn reload(&self) -> Result<Self, Error> {
+    pub fn reload(&self) -> Result<Self, Errors> {
         Self::load(&self.sources)
     }
 
@@ -143,13 +130,19 @@ impl Config {
     }
 
     /// One endpoint, or what is wrong with it.
-    pub fn endpoint(&self, id: &str) -> Result<EndpointConfig, Error> {
-        let parent = format!("endpoints.{id}");
+    pub fn endpoint(&self, id: &str) -> Result<EndpointConfig, Errors> {
+        let parent = settings::join("endpoints", id);
         let value = self
             .endpoints
             .get(id)
             .ok_or_else(|| Error::new(parent.as_str(), "is not configured"))?;
-        endpoint::parse(id, value.clone()).map_err(|error| error.under(&parent))
+        let below = |key: &str| {
+            key.strip_prefix(parent.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let errors = self.endpoint_errors.iter();
+        Errors::none_of(errors.filter(|error| below(&error.key)).cloned().collect())?;
+        Ok(endpoint::parse(value.clone()).map_err(|error| error.under(&parent))?)
     }
 
     /// What secrets may be found in, for [`SecretRef::read`].
@@ -182,75 +175,66 @@ impl Config {
             .collect()
     }
 
-    fn check(&self) -> Result<(), Error> {
-        let Http {
-            body_limit,
-            header_timeout_ms,
-            body_timeout_ms,
-            keep_alive_ms,
-            max_connections,
+    /// Values that are right alone and wrong beside each other.
+    fn conflicts(&self) -> Vec<Error> {
+        let Self {
+            http,
+            store,
+            redis,
+            inbox,
             ..
-        } = self.http;
-        let Store {
-            timeout_ms,
-            max_in_flight,
-            max_batch,
-            max_batches,
-            retry_min_ms,
-            retry_max_ms,
-            probe_ms,
-        } = self.store;
-        let at_least_one = [
-            ("http.max_connections", max_connections as u64),
-            ("http.header_timeout_ms", header_timeout_ms),
-            ("http.body_timeout_ms", body_timeout_ms),
-            ("http.keep_alive_ms", keep_alive_ms),
-            ("http.buffered_limit", self.http.buffered_limit as u64),
-            ("store.max_in_flight", max_in_flight as u64),
-            ("store.max_batch", max_batch as u64),
-            ("store.max_batches", max_batches as u64),
-            ("store.retry_min_ms", retry_min_ms),
-            ("store.probe_ms", probe_ms),
-        ];
-        for (key, value) in at_least_one {
-            if value == 0 {
-                return Err(Error::new(key, "must be at least 1"));
+        } = self;
+        let mut errors = Vec::new();
+        let mut wrong = |is: bool, key: &str, problem: String| {
+            if is {
+                errors.push(Error::new(key, problem));
             }
+        };
+        wrong(
+            http.listen == http.admin_listen && http.listen.port() != 0,
+            "http.admin_listen",
+            format!("must be another address than http.listen, {}", http.listen),
+        );
+        wrong(
+            http.drain_ms + http.shutdown_ms > 30_000,
+            "http.shutdown_ms",
+            format!(
+                "must be at most 30000 together with http.drain_ms ({}), and is {}: who stops programs kills them after 30 s",
+                http.drain_ms, http.shutdown_ms
+            ),
+        );
+        wrong(
+            store.retry_max_ms < store.retry_min_ms,
+            "store.retry_max_ms",
+            format!(
+                "must not be below store.retry_min_ms ({}), and is {}",
+                store.retry_min_ms, store.retry_max_ms
+            ),
+        );
+        wrong(
+            redis.response_timeout_ms >= store.timeout_ms,
+            "redis.response_timeout_ms",
+            format!(
+                "must be below store.timeout_ms ({}), and is {}: or nothing is tried again",
+                store.timeout_ms, redis.response_timeout_ms
+            ),
+        );
+        wrong(
+            inbox.wait_replicas > 0 && inbox.wait_timeout_ms >= redis.response_timeout_ms,
+            "inbox.wait_timeout_ms",
+            format!(
+                "must be below redis.response_timeout_ms ({}), and is {}: the call that waits for replicas would be given up first",
+                redis.response_timeout_ms, inbox.wait_timeout_ms
+            ),
+        );
+        if let Err(inbox::Error::Config(problem)) = redis.check() {
+            wrong(
+                true,
+                "redis.url",
+                problem.trim_start_matches("url: ").to_owned(),
+            );
         }
-        if body_limit < 131_072 {
-            return Err(Error::new(
-                "http.body_limit",
-                "must be at least 131072: WeCom's largest callbacks have about 90 KB",
-            ));
-        }
-        if timeout_ms == 0 || timeout_ms > 4_500 {
-            return Err(Error::new(
-                "store.timeout_ms",
-                "must be 1 to 4500: WeCom gives up after 5 s",
-            ));
-        }
-        if retry_max_ms < retry_min_ms {
-            return Err(Error::new(
-                "store.retry_max_ms",
-                "must not be below store.retry_min_ms",
-            ));
-        }
-        self.redis
-            .check()
-            .map_err(|error| Error::new("redis", error.to_string()))?;
-        if self.redis.response_timeout_ms >= timeout_ms {
-            return Err(Error::new(
-                "redis.response_timeout_ms",
-                "must be below store.timeout_ms, or nothing is tried again",
-            ));
-        }
-        if self.http.drain_ms + self.http.shutdown_ms > 30_000 {
-            return Err(Error::new(
-                "http.shutdown_ms",
-                "drain_ms and shutdown_ms must not exceed 30000 together",
-            ));
-        }
-        Ok(())
+        errors
     }
 }
 

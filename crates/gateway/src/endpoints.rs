@@ -11,9 +11,12 @@ use secrecy::ExposeSecret;
 use wecom::crypto::{CallbackToken, EncodingAesKey, Keys, Receiver};
 
 use crate::{
-    config::{Config, EndpointConfig, Error, KeyPair, Kind, Sources},
+    config::{Config, EndpointConfig, Error, Errors, KeyPair, Kind, Sources},
     metrics::{EndpointMetrics, Metrics},
 };
+
+/// WeCom documents no least length. One character is what a cut or forgotten value looks like.
+const TOKEN_MIN: usize = 2;
 
 pub(crate) struct Endpoint {
     pub(crate) id: Arc<str>,
@@ -27,7 +30,7 @@ pub(crate) struct Endpoint {
 pub(crate) struct Endpoints {
     pub(crate) live: HashMap<String, Arc<Endpoint>>,
     /// Malformed ones, with what is wrong.
-    pub(crate) off: BTreeMap<String, Error>,
+    pub(crate) off: BTreeMap<String, Errors>,
 }
 
 impl Endpoints {
@@ -44,21 +47,16 @@ impl Endpoints {
     }
 
     /// Whether anything can be received with these.
-    pub(crate) fn check_some_live(&self) -> Result<(), Error> {
+    pub(crate) fn check_some_live(&self) -> Result<(), Errors> {
         if !self.live.is_empty() {
             return Ok(());
         }
         if self.off.is_empty() {
-            return Err(Error::new(
-                "endpoints",
-                "is empty: add a table [endpoints.<name>] for each callback URL",
-            ));
+            let problem = "is empty: add a table [endpoints.<name>] for each callback URL";
+            return Err(Error::new("endpoints", problem).into());
         }
-        let problems: Vec<String> = self.off.values().map(Error::to_string).collect();
-        Err(Error::new(
-            "endpoints",
-            format!("none can be used: {}", problems.join("; ")),
-        ))
+        let problems = self.off.values().flat_map(Errors::iter).cloned();
+        Errors::none_of(problems.collect())
     }
 
     pub(crate) fn corps(&self) -> impl Iterator<Item = &Arc<str>> {
@@ -74,10 +72,9 @@ impl Endpoints {
 }
 
 impl Endpoint {
-    fn build(id: &str, config: &Config, metrics: &Metrics) -> Result<Self, Error> {
+    fn build(id: &str, config: &Config, metrics: &Metrics) -> Result<Self, Errors> {
         let endpoint = config.endpoint(id)?;
-        let receiver = receiver(&endpoint, config.sources())
-            .map_err(|error| error.under(&format!("endpoints.{id}")))?;
+        let receiver = receiver(id, &endpoint, config.sources())?;
         Ok(Self {
             id: id.into(),
             corp_id: endpoint.corp_id.as_str().into(),
@@ -88,39 +85,50 @@ impl Endpoint {
     }
 }
 
-/// Finds what is wrong with an endpoint, secrets included, as a start would: for `--check-config`.
+/// Finds what is wrong with endpoints, secrets included, as a start would: for `--check-config`.
 pub fn check(config: &Config) -> Vec<Error> {
-    let problem = |id: &str| {
-        let endpoint = config.endpoint(id)?;
-        receiver(&endpoint, config.sources())
-            .map_err(|error| error.under(&format!("endpoints.{id}")))
-    };
-    config
-        .endpoint_ids()
-        .filter_map(|id| problem(id).err())
+    let problem = |id: &str| receiver(id, &config.endpoint(id)?, config.sources());
+    let wrong = config.endpoint_ids().filter_map(|id| problem(id).err());
+    wrong
+        .flat_map(|errors| errors.iter().cloned().collect::<Vec<_>>())
         .collect()
 }
 
-fn receiver(endpoint: &EndpointConfig, sources: &Sources) -> Result<Receiver, Error> {
-    let keys = endpoint.keys.iter().enumerate().map(|(index, pair)| {
-        keys(pair, sources).map_err(|error| error.under(&format!("keys[{index}]")))
-    });
-    let keys = keys.collect::<Result<Vec<_>, _>>()?;
+fn receiver(id: &str, endpoint: &EndpointConfig, sources: &Sources) -> Result<Receiver, Errors> {
+    let (mut keys, mut errors) = (Vec::new(), Vec::new());
+    for (index, pair) in endpoint.keys.iter().enumerate() {
+        let parent = format!("{}.keys[{index}]", settings::join("endpoints", id));
+        let token = token(pair, &format!("{parent}.token"), sources);
+        let aes_key = aes_key(pair, &format!("{parent}.aes_key"), sources);
+        match (token, aes_key) {
+            (Ok(token), Ok(aes_key)) => keys.push(Keys { token, aes_key }),
+            (token, aes_key) => errors.extend(token.err().into_iter().chain(aes_key.err())),
+        }
+    }
+    Errors::none_of(errors)?;
     let receive_ids = endpoint
         .receive_ids
         .clone()
         .unwrap_or_else(|| vec![endpoint.corp_id.clone()]);
-    Receiver::new(keys, receive_ids).map_err(|error| Error::new("", error.to_string()))
+    let parent = settings::join("endpoints", id);
+    Ok(Receiver::new(keys, receive_ids)
+        .map_err(|error| Error::new(parent.as_str(), error.to_string()))?)
 }
 
-fn keys(pair: &KeyPair, sources: &Sources) -> Result<Keys, Error> {
-    let at = |key: &'static str| move |problem: String| Error::new(key, problem);
-    let token = pair.token.read(sources).map_err(at("token"))?;
-    let aes_key = pair.aes_key.read(sources).map_err(at("aes_key"))?;
-    Ok(Keys {
-        token: CallbackToken::parse(token.expose_secret())
-            .map_err(|error| at("token")(error.to_string()))?,
-        aes_key: EncodingAesKey::parse(aes_key.expose_secret())
-            .map_err(|error| at("aes_key")(error.to_string()))?,
-    })
+fn token(pair: &KeyPair, key: &str, sources: &Sources) -> Result<CallbackToken, Error> {
+    let token = pair.token.read(key, &sources.env)?;
+    let length = token.expose_secret().chars().count();
+    if length < TOKEN_MIN {
+        let problem = format!(
+            "must have {TOKEN_MIN} to 32 letters and digits, has {length}: it is what signs a callback; take the random one of WeCom's console"
+        );
+        return Err(Error::new(key, problem));
+    }
+    CallbackToken::parse(token.expose_secret()).map_err(|error| Error::new(key, error.to_string()))
+}
+
+fn aes_key(pair: &KeyPair, key: &str, sources: &Sources) -> Result<EncodingAesKey, Error> {
+    let aes_key = pair.aes_key.read(key, &sources.env)?;
+    EncodingAesKey::parse(aes_key.expose_secret())
+        .map_err(|error| Error::new(key, error.to_string()))
 }

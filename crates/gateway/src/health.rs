@@ -10,7 +10,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{config::Error, endpoints::Endpoints};
+use crate::{config::Errors, endpoints::Endpoints};
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -75,8 +75,8 @@ impl Health {
         self.store_failing.store(!state.store.is_empty(), Relaxed);
     }
 
-    pub(crate) fn reload(&self, result: Result<(), &Error>) {
-        self.lock().reload = result.err().map(Error::to_string);
+    pub(crate) fn reload(&self, result: Result<(), &Errors>) {
+        self.lock().reload = result.err().map(Errors::to_string);
     }
 
     pub(crate) fn drain(&self) {

@@ -1,10 +1,9 @@
 //! `gateway`: arguments, configuration, logging, signals; then [`gateway::run`].
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{io::Write, path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
 use clap::Parser;
-use gateway::{Config, Listeners, Signals, Sources, check_endpoints, logging};
+use gateway::{Config, Listeners, Signals, Sources, check_endpoints, config::Error, logging};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Receives WeCom's callbacks, stores them, answers.
@@ -25,9 +24,13 @@ fn main() -> anyhow::Result<ExitCode> {
         files: arguments.config,
         env: environment(),
     };
-    let config = Config::load(&sources).context("configuration")?;
+    let config = match Config::load(&sources) {
+        Ok(config) => config,
+        Err(errors) => return refuse(errors.iter()),
+    };
     if arguments.check_config {
-        return check(&config);
+        write!(std::io::stdout(), "{config}")?;
+        return refuse(&check_endpoints(&config));
     }
     logging::start(&config)?;
     rustls::crypto::aws_lc_rs::default_provider()
@@ -45,18 +48,14 @@ fn main() -> anyhow::Result<ExitCode> {
     })
 }
 
-fn check(config: &Config) -> anyhow::Result<ExitCode> {
-    use std::io::Write;
-    write!(std::io::stdout(), "{config}")?;
-    let problems = check_endpoints(config);
-    for problem in &problems {
-        writeln!(std::io::stderr(), "{problem}")?;
+/// A line for each problem; a success without one.
+fn refuse<'a>(problems: impl IntoIterator<Item = &'a Error>) -> anyhow::Result<ExitCode> {
+    let mut status = ExitCode::SUCCESS;
+    for problem in problems {
+        writeln!(std::io::stderr(), "configuration: {problem}")?;
+        status = ExitCode::FAILURE;
     }
-    Ok(if problems.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    Ok(status)
 }
 
 /// SIGTERM and SIGINT end the gateway, SIGHUP reloads it.

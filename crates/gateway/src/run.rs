@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("configuration: {0}")]
-    Configuration(#[from] config::Error),
+    Configuration(#[from] config::Errors),
     #[error("socket: {0}")]
     Socket(#[from] io::Error),
     /// A worker ended although nobody asked for it.

@@ -37,6 +37,21 @@ impl Config {
             pooler: false,
         }
     }
+
+    /// Whether this can be the address of a database, without connecting. The error does not repeat it: it may hold a
+    /// password.
+    pub fn check_url(url: &SecretString) -> Result<(), Error> {
+        let text = url.expose_secret();
+        let scheme = ["postgres://", "postgresql://"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme));
+        if scheme && text.parse::<PgConnectOptions>().is_ok() {
+            return Ok(());
+        }
+        Err(Error::Config(
+            "must be postgres://user:password@host:port/database".to_owned(),
+        ))
+    }
 }
 
 /// A connection that was idle longer than this is tried before it is used.

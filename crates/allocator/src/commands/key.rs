@@ -4,12 +4,13 @@ use std::{collections::HashMap, io::Write, process::ExitCode, sync::Arc};
 
 use allocation::{CorpId, MemberId};
 use anyhow::Context;
-use ledger::{ApiKey, Role, Trail};
+use ledger::{ApiKey, Ledger, Role, Trail};
 use rand::Rng;
 use sha2::{Digest, Sha256};
+use time::{OffsetDateTime, macros::format_description};
 use uuid::Uuid;
 
-use crate::{app::App, clock, config::Config};
+use crate::{app::App, clock, config::Database};
 
 /// What a new key is for.
 #[derive(Debug)]
@@ -21,14 +22,14 @@ pub struct NewKey {
     pub days: Option<u32>,
 }
 
-/// Makes a key and prints it, once: only its hash is kept.
+/// Makes a key and prints it, once: only its hash is kept. What can be known of it later goes to standard error, so that
+/// standard output is the key and nothing else.
 pub async fn create(
-    config: Config,
+    database: Database,
     env: HashMap<String, String>,
     new: NewKey,
 ) -> anyhow::Result<ExitCode> {
     const DAY_MS: u64 = 24 * 60 * 60 * 1000;
-    let app = App::connect(config, &env, clock::system()).await?;
     let role: Role = new.role.parse().map_err(|_| {
         let all: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
         anyhow::anyhow!("--role {}: must be one of {}", new.role, all.join(", "))
@@ -40,16 +41,29 @@ pub async fn create(
         .transpose()
         .context("--member")?;
     if corp.is_none() && role != Role::Admin {
-        anyhow::bail!("--corp is missing: only an admin's key may be for every corp");
+        anyhow::bail!(
+            "--corp is missing: a key of role {} is for one corp; only an admin's may be for every corp",
+            role.as_str()
+        );
     }
     if (role == Role::Member) != member.is_some() {
         anyhow::bail!("--member goes with --role member, and only with it");
     }
+    if new.name.trim().is_empty() {
+        anyhow::bail!("--name is empty: say what the key is for, or leave it out");
+    }
+    if new.days == Some(0) {
+        anyhow::bail!(
+            "--days 0: the key would never be valid; leave it out for one without an end"
+        );
+    }
+    let ledger = super::ledger(&database.postgres, &env).await?;
     if let Some(corp) = &corp {
-        app.ledger.corps().ensure(corp).await?;
+        known(&database, &ledger, corp).await?;
+        ledger.corps().ensure(corp).await?;
     }
     let secret = new_secret();
-    let now_ms = app.now_ms();
+    let now_ms = clock::system().now_ms();
     let key = ApiKey {
         id: Uuid::now_v7(),
         corp,
@@ -61,25 +75,75 @@ pub async fn create(
         revoked_ms: None,
     };
     let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
-    app.ledger
+    ledger
         .api_keys()
         .create(&key, &hash, &Trail::system(now_ms, "allocator key create"))
         .await?;
     writeln!(std::io::stdout(), "{secret}")?;
+    let corp = key.corp.as_ref().map_or("every corp", CorpId::as_str);
+    let until = key.expires_ms.map_or_else(|| "revoked".to_owned(), moment);
+    let (id, role) = (key.id, role.as_str());
+    writeln!(
+        std::io::stderr(),
+        "id {id}, {role} of {corp}, valid until {until}. It is not shown again; `allocator key revoke {id}` ends it."
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// One line for each key of a corp (of none: those for every corp): id, role, state, name.
+/// A table of the keys of a corp (of none: those for every corp), the oldest first.
 pub async fn list(
-    config: Config,
+    database: Database,
     env: HashMap<String, String>,
     corp: Option<String>,
 ) -> anyhow::Result<ExitCode> {
-    let app = App::connect(config, &env, clock::system()).await?;
     let corp = corp.map(CorpId::new).transpose().context("--corp")?;
-    let now_ms = app.now_ms();
-    let mut out = std::io::stdout();
-    for key in app.ledger.api_keys().list(corp.as_ref()).await? {
+    let ledger = super::ledger(&database.postgres, &env).await?;
+    if let Some(corp) = &corp {
+        known(&database, &ledger, corp).await?;
+    }
+    let keys = ledger.api_keys().list(corp.as_ref()).await?;
+    let text = table(&keys, clock::system().now_ms());
+    write!(std::io::stdout(), "{text}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends a key.
+pub async fn revoke(
+    database: Database,
+    env: HashMap<String, String>,
+    id: Uuid,
+) -> anyhow::Result<ExitCode> {
+    let ledger = super::ledger(&database.postgres, &env).await?;
+    let trail = Trail::system(clock::system().now_ms(), "allocator key revoke");
+    if !ledger.api_keys().revoke(id, &trail).await? {
+        anyhow::bail!("there is no valid key {id}: `allocator key list` shows them");
+    }
+    writeln!(std::io::stdout(), "{id} is revoked")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A corp that is misspelt would get a key that opens nothing.
+async fn known(database: &Database, ledger: &Ledger, corp: &CorpId) -> anyhow::Result<()> {
+    if database.corps.contains(corp) || ledger.corps().get(corp).await?.is_some() {
+        return Ok(());
+    }
+    let known: Vec<&str> = database.corps.iter().map(CorpId::as_str).collect();
+    anyhow::bail!(
+        "--corp {corp}: there is no such corp; the configuration has {}",
+        if known.is_empty() {
+            "none".to_owned()
+        } else {
+            known.join(", ")
+        }
+    )
+}
+
+fn table(keys: &[ApiKey], now_ms: u64) -> String {
+    let mut text = format!(
+        "{:<36}  {:<10}  {:<7}  {:<17}  {:<17}  NAME\n",
+        "ID", "ROLE", "STATE", "CREATED", "ENDS"
+    );
+    for key in keys {
         let state = match (key.revoked_ms, key.expires_ms) {
             (Some(_), _) => "revoked",
             (None, Some(expires_ms)) if expires_ms <= now_ms => "expired",
@@ -89,24 +153,24 @@ pub async fn list(
             || key.role.as_str().to_owned(),
             |member| format!("{} {member}", key.role.as_str()),
         );
-        writeln!(out, "{}  {role:<10}  {state:<7}  {}", key.id, key.name)?;
+        let ends = key.revoked_ms.or(key.expires_ms);
+        text.push_str(&format!(
+            "{}  {role:<10}  {state:<7}  {}  {:<17}  {}\n",
+            key.id,
+            moment(key.created_ms),
+            ends.map_or_else(|| "never".to_owned(), moment),
+            key.name
+        ));
     }
-    Ok(ExitCode::SUCCESS)
+    text
 }
 
-/// Ends a key.
-pub async fn revoke(
-    config: Config,
-    env: HashMap<String, String>,
-    id: Uuid,
-) -> anyhow::Result<ExitCode> {
-    let app = App::connect(config, &env, clock::system()).await?;
-    let trail = Trail::system(app.now_ms(), "allocator key revoke");
-    if !app.ledger.api_keys().revoke(id, &trail).await? {
-        anyhow::bail!("there is no valid key {id}: `allocator key list` shows them");
-    }
-    writeln!(std::io::stdout(), "{id} is revoked")?;
-    Ok(ExitCode::SUCCESS)
+/// To the minute, UTC.
+fn moment(ms: u64) -> String {
+    let seconds = i64::try_from(ms / 1000).unwrap_or(i64::MAX);
+    let at = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+    at.format(format_description!("[year]-[month]-[day]T[hour]:[minute]Z"))
+        .unwrap_or_default()
 }
 
 /// 256 random bits; the prefix lets people and scanners recognise a leaked one.
@@ -139,4 +203,52 @@ pub async fn insert_key(
         .create(&key, &hash, &Trail::system(app.now_ms(), "generated"))
         .await?;
     Ok(secret)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_has_a_header_states_and_dates() {
+        let key = |expires_ms, revoked_ms| ApiKey {
+            id: Uuid::nil(),
+            corp: None,
+            role: Role::Admin,
+            member: None,
+            name: "n".to_owned(),
+            created_ms: 1_796_000_000_000,
+            expires_ms,
+            revoked_ms,
+        };
+        let now_ms = 1_797_000_000_000;
+        let keys = [
+            key(None, None),
+            key(Some(now_ms), None),
+            key(Some(now_ms + 1), Some(now_ms - 120_000)),
+        ];
+        let text = table(&keys, now_ms);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(lines[0], ["ID", "ROLE", "STATE", "CREATED", "ENDS", "NAME"]);
+        let id = "00000000-0000-0000-0000-000000000000";
+        let made = "2026-11-30T00:53Z";
+        assert_eq!(lines[1], [id, "admin", "valid", made, "never", "n"]);
+        assert_eq!(
+            lines[2],
+            [id, "admin", "expired", made, "2026-12-11T14:40Z", "n"]
+        );
+        assert_eq!(
+            lines[3],
+            [id, "admin", "revoked", made, "2026-12-11T14:38Z", "n"]
+        );
+        // Columns stand below their heads.
+        let at = text.lines().next().unwrap().find("NAME").unwrap();
+        assert!(
+            text.lines().skip(1).all(|line| line[at..] == *"n"),
+            "{text}"
+        );
+    }
 }

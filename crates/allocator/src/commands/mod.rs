@@ -7,13 +7,14 @@ use std::{collections::HashMap, io::Write, process::ExitCode};
 
 use allocation::CorpId;
 use anyhow::Context;
+use ledger::Ledger;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, fmt};
 
 use crate::{
     app::App,
     clock,
-    config::Config,
+    config::{Config, Database, Postgres},
     guard,
     run::{self, Listeners},
 };
@@ -30,6 +31,29 @@ pub fn logging(env: &HashMap<String, String>) -> anyhow::Result<()> {
         .map_err(|error| anyhow::anyhow!("logging: {error}"))
 }
 
+/// An error and its causes on one line. One that says its cause itself, as many do, does not say it twice.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// The ledger alone: for what needs nothing else of the configuration.
+async fn ledger(postgres: &Postgres, env: &HashMap<String, String>) -> anyhow::Result<Ledger> {
+    let url = postgres.read_url(env)?;
+    Ledger::connect(postgres.ledger(url))
+        .await
+        .context("Postgres")
+}
+
 /// The service.
 pub async fn serve(
     config: Config,
@@ -41,16 +65,15 @@ pub async fn serve(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tables and today's partitions. Safe to run from several places at once.
-pub async fn migrate(config: Config, env: HashMap<String, String>) -> anyhow::Result<ExitCode> {
-    let app = App::connect(config, &env, clock::system()).await?;
-    let applied = app.ledger.migrate().await.context("migrations")?;
-    let corps: Vec<CorpId> = app.corps.keys().cloned().collect();
-    app.ledger.prepare(&corps).await.context("partitions")?;
+/// Tables and a row for each corp. Safe to run from several places at once.
+pub async fn migrate(database: Database, env: HashMap<String, String>) -> anyhow::Result<ExitCode> {
+    let ledger = ledger(&database.postgres, &env).await?;
+    let applied = ledger.migrate().await.context("migrations")?;
+    ledger.prepare(&database.corps).await.context("corps")?;
     writeln!(
         std::io::stdout(),
         "{applied} migrations applied, {} corps known",
-        corps.len()
+        database.corps.len()
     )?;
     Ok(ExitCode::SUCCESS)
 }

@@ -375,6 +375,8 @@ async fn the_environment_is_enough() {
             "{text}"
         );
     }
+    let (good, text) = check(&[("PAIDAN__REDIS__URL", "")]);
+    assert!(!good && text.contains("redis.url: must be"), "{text}");
     let unknown = check(&[("PAIDAN__STORE__TIMEOUT", "1")]);
     assert!(
         !unknown.0 && unknown.1.contains("store") && unknown.1.contains("timeout"),
@@ -383,7 +385,10 @@ async fn the_environment_is_enough() {
     );
     let wrong = check(&[("PAIDAN__STORE__TIMEOUT_MS", "soon")]);
     assert!(
-        !wrong.0 && wrong.1.contains("store.timeout_ms") && !wrong.1.contains("soon"),
+        !wrong.0
+            && wrong
+                .1
+                .contains("store.timeout_ms: must be a whole number from 1 to 4500, not \"soon\""),
         "{}",
         wrong.1
     );

@@ -82,7 +82,7 @@ impl Config {
         }
         match self.mode {
             Mode::Single if self.addresses()?.len() > 1 => Err(Error::Config(
-                "url: several addresses, but mode is single".into(),
+                "url: several addresses, but mode is single: name one, or set mode to sentinel or cluster".into(),
             )),
             Mode::Single | Mode::Sentinel => self.source().map(drop),
             Mode::Cluster => self.cluster_client(self.response_timeout()).map(drop),
@@ -97,7 +97,7 @@ impl Config {
             .map(|url| url.trim().into_connection_info())
             .collect();
         // The error of the library is not repeated: it could quote the URL.
-        infos.map_err(|_| Error::Config("url: not redis://[user:password@]host:port[/db]".into()))
+        infos.map_err(|_| Error::Config("url: must be redis[s]://[user:password@]host:port[/db], several with commas for sentinel and cluster".into()))
     }
 
     pub(super) fn source(&self) -> Result<Source, Error> {

@@ -4,12 +4,7 @@ use std::{collections::HashMap, path::PathBuf};
 
 use config::{ConfigError, Environment, File, FileFormat, Map};
 
-use super::Error;
-
-const DEFAULTS: &str = include_str!(concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../config/gateway.toml"
-));
+use crate::Error;
 
 /// Files and environment, as the caller found them. Secrets are looked up in the same environment.
 #[derive(Clone, Default)]
@@ -21,18 +16,15 @@ pub struct Sources {
 }
 
 impl Sources {
-    pub(super) fn merge(&self) -> Result<config::Config, Error> {
+    /// `defaults`, then the files in order, then `PAIDAN__…` of the environment.
+    pub fn merge(&self, defaults: &str) -> Result<config::Config, Error> {
         let mut builder =
-            config::Config::builder().add_source(File::from_str(DEFAULTS, FileFormat::Toml));
+            config::Config::builder().add_source(File::from_str(defaults, FileFormat::Toml));
         for file in &self.files {
-            // Read here, so that an unreadable file is named and a syntax error shows no line of it.
-            let text = std::fs::read_to_string(file).map_err(|error| {
-                Error::new(
-                    file.display().to_string(),
-                    format!("cannot be read: {error}"),
-                )
-            })?;
             let at = |problem: String| Error::new(file.display().to_string(), problem);
+            // Read here, so that an unreadable file is named and a syntax error shows no line of it.
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| at(format!("cannot be read: {error}")))?;
             let layer = File::from_str(&text, FileFormat::Toml);
             config::Config::builder()
                 .add_source(layer.clone())
@@ -64,7 +56,7 @@ impl std::fmt::Debug for Sources {
 }
 
 /// Key and problem, without the value that was found: it may be a secret in the wrong place.
-pub(super) fn describe(error: ConfigError) -> Error {
+pub fn describe(error: ConfigError) -> Error {
     match error {
         ConfigError::NotFound(key) => Error::new(key, "is missing"),
         ConfigError::Type { expected, key, .. } => {
