@@ -5,13 +5,14 @@ mod wecom;
 
 use std::{collections::HashMap, io::Write, process::ExitCode, time::Duration};
 
+use allocation::CorpId;
+use inbox::connect;
+use ledger::Ledger;
+use roster::Roster;
 use serde::Serialize;
 
-use crate::{
-    app::{App, CorpApp},
-    clock,
-    config::Config,
-};
+use super::chain;
+use crate::{app::Redis, config::Config};
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -52,6 +53,10 @@ impl Check {
             mend,
         }
     }
+
+    fn failed(name: impl Into<String>, error: &dyn std::error::Error, mend: &str) -> Self {
+        Self::new(name, Verdict::Failed, chain(error), mend)
+    }
 }
 
 /// Runs every check; the exit status is 0 only if none failed.
@@ -61,33 +66,7 @@ pub async fn run(
     callback: Option<String>,
     json: bool,
 ) -> anyhow::Result<ExitCode> {
-    let mut checks = secrets(&config, &env);
-    match App::connect(config, &env, clock::system()).await {
-        Ok(app) => {
-            checks.push(Check::new("postgres", Verdict::Ok, "answers", ""));
-            checks.push(migrations(&app).await);
-            checks.extend(redis::checks(&app.redis).await);
-            for corp in app.corps.values() {
-                checks.push(state(&app, corp).await);
-                checks.extend(wecom::checks(corp).await);
-            }
-            if app.corps.is_empty() {
-                let mend = "add a [corps.ww…] table with agent_id and secret";
-                checks.push(Check::new(
-                    "corps",
-                    Verdict::Warning,
-                    "none configured",
-                    mend,
-                ));
-            }
-        }
-        Err(error) => checks.push(Check::new(
-            "postgres",
-            Verdict::Failed,
-            error_chain(&error),
-            "check postgres.url, that the server runs, and that the user may log in",
-        )),
-    }
+    let mut checks = all(&config, &env).await;
     if let Some(url) = callback {
         checks.push(reachable(&url).await);
     }
@@ -98,6 +77,94 @@ pub async fn run(
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Each part by itself, so that one that is wrong hides no other and is not blamed for it.
+async fn all(config: &Config, env: &HashMap<String, String>) -> Vec<Check> {
+    let mut checks = Vec::new();
+    let ledger = postgres(config, env, &mut checks).await;
+    let redis = match connect::connect_lazy(&config.redis) {
+        Ok(redis) => {
+            checks.extend(redis::checks(&redis).await);
+            Some(redis)
+        }
+        Err(error) => {
+            let mend = "correct the keys of [redis]";
+            checks.push(Check::failed("redis", &error, mend));
+            None
+        }
+    };
+    for (id, corp) in &config.corps {
+        if let (Some(ledger), Some(redis)) = (&ledger, &redis)
+            && let Ok(corp) = CorpId::new(id.as_str())
+        {
+            checks.push(state(ledger, redis, &corp).await);
+        }
+        let key = format!("corps.{id}.secret");
+        let secret = match corp.read_secret(id, env) {
+            Ok(secret) => secret,
+            Err(error) => {
+                checks.push(Check::new(key, Verdict::Failed, error.problem, MEND_SECRET));
+                continue;
+            }
+        };
+        checks.push(Check::new(key, Verdict::Ok, "can be read", ""));
+        match wecom::client(&config.wecom.base_url, id, corp, secret) {
+            Ok(client) => checks.extend(wecom::checks(&client).await),
+            Err(error) => {
+                let name = format!("WeCom client of {id}");
+                let mend = "correct the keys of [wecom] and of the corp's table";
+                checks.push(Check::failed(name, &error, mend));
+            }
+        }
+    }
+    if config.corps.is_empty() {
+        let mend = "add a [corps.ww…] table with agent_id and secret";
+        checks.push(Check::new(
+            "corps",
+            Verdict::Warning,
+            "none configured",
+            mend,
+        ));
+    }
+    checks
+}
+
+const MEND_SECRET: &str = "set the variable, or make the file readable for this user";
+
+/// The ledger, if it can be reached and has its tables.
+async fn postgres(
+    config: &Config,
+    env: &HashMap<String, String>,
+    checks: &mut Vec<Check>,
+) -> Option<Ledger> {
+    let url = match config.postgres.read_url(env) {
+        Ok(url) => url,
+        Err(error) => {
+            checks.push(Check::new(
+                error.key,
+                Verdict::Failed,
+                error.problem,
+                MEND_SECRET,
+            ));
+            return None;
+        }
+    };
+    checks.push(Check::new("postgres.url", Verdict::Ok, "can be read", ""));
+    match Ledger::connect(config.postgres.ledger(url)).await {
+        Ok(ledger) => {
+            checks.push(Check::new("postgres", Verdict::Ok, "answers", ""));
+            let migrations = migrations(&ledger).await;
+            let usable = migrations.verdict != Verdict::Failed;
+            checks.push(migrations);
+            usable.then_some(ledger)
+        }
+        Err(error) => {
+            let mend = "check the address in postgres.url, that the server runs, and that the user may log in to the database";
+            checks.push(Check::failed("postgres", &error, mend));
+            None
+        }
+    }
 }
 
 fn print(checks: &[Check], json: bool) -> anyhow::Result<()> {
@@ -120,73 +187,49 @@ fn print(checks: &[Check], json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every secret can be read. Their values are never shown.
-fn secrets(config: &Config, env: &HashMap<String, String>) -> Vec<Check> {
-    let mut named = vec![("postgres.url".to_owned(), &config.postgres.url)];
-    named.extend(
-        config
-            .corps
-            .iter()
-            .map(|(id, corp)| (format!("corps.{id}.secret"), &corp.secret)),
-    );
-    named
-        .into_iter()
-        .map(|(key, secret)| match secret.read(&key, env) {
-            Ok(_) => Check::new(key, Verdict::Ok, "can be read", ""),
-            Err(error) => Check::new(
-                key,
-                Verdict::Failed,
-                error.to_string(),
-                "set the variable, or make the file readable for this user",
-            ),
-        })
-        .collect()
-}
-
-async fn migrations(app: &App) -> Check {
-    match app.ledger.migration_status().await {
+async fn migrations(ledger: &Ledger) -> Check {
+    let name = "migrations";
+    match ledger.migration_status().await {
         Ok(status) if status.pending > 0 => {
-            let found = format!("{} pending", status.pending);
-            Check::new(
-                "migrations",
-                Verdict::Failed,
-                found,
-                "run `allocator migrate`",
-            )
+            let found = format!(
+                "{} pending; the state of the corps was not looked at",
+                status.pending
+            );
+            Check::new(name, Verdict::Failed, found, MEND_TABLES)
         }
         Ok(status) if status.newer > 0 => {
             let found = format!("{} of a newer version", status.newer);
-            Check::new(
-                "migrations",
-                Verdict::Warning,
-                found,
-                "a newer allocator has been here; upgrade this one",
-            )
+            let mend = "a newer allocator has been here; upgrade this one";
+            Check::new(name, Verdict::Warning, found, mend)
         }
-        Ok(_) => Check::new("migrations", Verdict::Ok, "up to date", ""),
-        Err(error) => Check::new(
-            "migrations",
-            Verdict::Failed,
-            error_chain(&error),
-            "see postgres",
-        ),
+        Ok(_) => Check::new(name, Verdict::Ok, "up to date", ""),
+        Err(error) => Check::failed(name, &error, mend_ledger(&error)),
+    }
+}
+
+const MEND_TABLES: &str = "run `allocator migrate`";
+
+fn mend_ledger(error: &ledger::Error) -> &'static str {
+    match error {
+        ledger::Error::NotMigrated(_) | ledger::Error::Migration { .. } => MEND_TABLES,
+        error if error.is_passing() => {
+            "Postgres answered before and does not now: look at its log, and run doctor again"
+        }
+        _ => "give the user all rights on the tables of its database, and look at Postgres' log",
     }
 }
 
 /// Whether the corp is open, and where ledger and Redis stand.
-async fn state(app: &App, corp: &CorpApp) -> Check {
-    let name = format!("state of {}", corp.id);
+async fn state(ledger: &Ledger, redis: &Redis, corp: &CorpId) -> Check {
+    let name = format!("state of {corp}");
     let mend = "start an allocator: it rebuilds the state by itself; or run `allocator rebuild`";
-    let (row, status) = match (
-        app.ledger.corps().get(&corp.id).await,
-        corp.roster.status().await,
-    ) {
+    let roster = Roster::new(redis.clone()).corp(corp);
+    let (row, status) = match (ledger.corps().get(corp).await, roster.status().await) {
         (Ok(row), Ok(status)) => (row.unwrap_or_default(), status),
-        (Err(error), _) => {
-            return Check::new(name, Verdict::Failed, error_chain(&error), "see postgres");
-        }
+        (Err(error), _) => return Check::failed(name, &error, mend_ledger(&error)),
         (_, Err(error)) => {
-            return Check::new(name, Verdict::Failed, error_chain(&error), "see redis");
+            let mend = "see the checks of redis above";
+            return Check::failed(name, &error, mend);
         }
     };
     let found = format!(
@@ -234,15 +277,4 @@ async fn reachable(url: &str) -> Check {
             "the address cannot be reached from here: check DNS, certificate, proxy and firewall",
         ),
     }
-}
-
-fn error_chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }

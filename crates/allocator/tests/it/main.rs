@@ -18,6 +18,7 @@ mod api_refusals;
 mod api_support;
 mod api_transfers;
 mod decide;
+mod doctor;
 mod guard;
 mod housekeeping;
 mod keys;

@@ -31,12 +31,7 @@ pub(super) async fn checks(redis: &Redis) -> Vec<Check> {
         Ok(setup) => judge(&setup),
         Err(error) => {
             let mend = "check redis.url and redis.mode, and that the server runs";
-            vec![Check::new(
-                "redis",
-                Verdict::Failed,
-                error.to_string(),
-                mend,
-            )]
+            vec![Check::failed("redis", &error, mend)]
         }
     }
 }
