@@ -218,8 +218,7 @@ impl Postgres {
     /// Where the database is; the address is a secret, because it may hold a password.
     pub fn read_url(&self, env: &HashMap<String, String>) -> Result<SecretString, Error> {
         let url = self.url.read(POSTGRES_URL, env)?;
-        ledger::Config::check_url(&url)
-            .map_err(|error| Error::new(POSTGRES_URL, error.to_string()))?;
+        ledger::Config::check_url(&url).map_err(|problem| Error::new(POSTGRES_URL, problem))?;
         Ok(url)
     }
 

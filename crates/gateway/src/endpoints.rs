@@ -52,8 +52,7 @@ impl Endpoints {
             return Ok(());
         }
         if self.off.is_empty() {
-            let problem = "is empty: add a table [endpoints.<name>] for each callback URL";
-            return Err(Error::new("endpoints", problem).into());
+            return Err(none().into());
         }
         let problems = self.off.values().flat_map(Errors::iter).cloned();
         Errors::none_of(problems.collect())
@@ -87,11 +86,19 @@ impl Endpoint {
 
 /// Finds what is wrong with endpoints, secrets included, as a start would: for `--check-config`.
 pub fn check(config: &Config) -> Vec<Error> {
+    if config.endpoint_ids().next().is_none() {
+        return vec![none()];
+    }
     let problem = |id: &str| receiver(id, &config.endpoint(id)?, config.sources());
     let wrong = config.endpoint_ids().filter_map(|id| problem(id).err());
     wrong
         .flat_map(|errors| errors.iter().cloned().collect::<Vec<_>>())
         .collect()
+}
+
+fn none() -> Error {
+    let problem = "is empty: add a table [endpoints.<name>] for each callback URL";
+    Error::new("endpoints", problem)
 }
 
 fn receiver(id: &str, endpoint: &EndpointConfig, sources: &Sources) -> Result<Receiver, Errors> {

@@ -18,7 +18,17 @@ struct Arguments {
     check_config: bool,
 }
 
-fn main() -> anyhow::Result<ExitCode> {
+fn main() -> std::io::Result<ExitCode> {
+    start().or_else(|error| match error.downcast_ref::<gateway::Error>() {
+        Some(gateway::Error::Configuration(errors)) => refuse(errors.iter()),
+        _ => {
+            writeln!(std::io::stderr(), "error: {error:#}")?;
+            Ok(ExitCode::FAILURE)
+        }
+    })
+}
+
+fn start() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let sources = Sources {
         files: arguments.config,
@@ -26,11 +36,11 @@ fn main() -> anyhow::Result<ExitCode> {
     };
     let config = match Config::load(&sources) {
         Ok(config) => config,
-        Err(errors) => return refuse(errors.iter()),
+        Err(errors) => return Ok(refuse(errors.iter())?),
     };
     if arguments.check_config {
         write!(std::io::stdout(), "{config}")?;
-        return refuse(&check_endpoints(&config));
+        return Ok(refuse(&check_endpoints(&config))?);
     }
     logging::start(&config)?;
     rustls::crypto::aws_lc_rs::default_provider()
@@ -49,7 +59,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 /// A line for each problem; a success without one.
-fn refuse<'a>(problems: impl IntoIterator<Item = &'a Error>) -> anyhow::Result<ExitCode> {
+fn refuse<'a>(problems: impl IntoIterator<Item = &'a Error>) -> std::io::Result<ExitCode> {
     let mut status = ExitCode::SUCCESS;
     for problem in problems {
         writeln!(std::io::stderr(), "configuration: {problem}")?;

@@ -26,9 +26,9 @@ use crate::{
 /// Why a gateway did not start, or did not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("configuration: {0}")]
+    #[error(transparent)]
     Configuration(#[from] config::Errors),
-    #[error("socket: {0}")]
+    #[error(transparent)]
     Socket(#[from] io::Error),
     /// A worker ended although nobody asked for it.
     #[error("worker {0} ended")]

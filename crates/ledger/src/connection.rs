@@ -40,7 +40,7 @@ impl Config {
 
     /// Whether this can be the address of a database, without connecting. The error does not repeat it: it may hold a
     /// password.
-    pub fn check_url(url: &SecretString) -> Result<(), Error> {
+    pub fn check_url(url: &SecretString) -> Result<(), &'static str> {
         let text = url.expose_secret();
         let scheme = ["postgres://", "postgresql://"]
             .iter()
@@ -48,9 +48,7 @@ impl Config {
         if scheme && text.parse::<PgConnectOptions>().is_ok() {
             return Ok(());
         }
-        Err(Error::Config(
-            "must be postgres://user:password@host:port/database".to_owned(),
-        ))
+        Err("must be postgres://user:password@host:port/database")
     }
 }
 

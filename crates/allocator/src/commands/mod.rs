@@ -31,13 +31,16 @@ pub fn logging(env: &HashMap<String, String>) -> anyhow::Result<()> {
         .map_err(|error| anyhow::anyhow!("logging: {error}"))
 }
 
-/// An error and its causes on one line. One that says its cause itself, as many do, does not say it twice.
+/// An error and its causes on one line. What says its cause itself, as many do, does not say it twice, and what its cause
+/// begins with does not say it before.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
+        if cause_text.starts_with(&text) {
+            text = cause_text;
+        } else if !text.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
         }
@@ -103,4 +106,26 @@ pub async fn rebuild(
         writeln!(std::io::stdout(), "{id}: rebuilt, the log stands at {seq}")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chain;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let io = || std::io::Error::other("refused");
+        let error = |text: &str| anyhow::Error::new(io()).context(text.to_owned());
+        for (error, expected) in [
+            (error("Postgres: refused"), "Postgres: refused"),
+            (error("Postgres"), "Postgres: refused"),
+            (
+                error("Postgres is away").context("Postgres"),
+                "Postgres is away: refused",
+            ),
+            (anyhow::Error::new(io()), "refused"),
+        ] {
+            assert_eq!(chain(error.as_ref()), expected);
+        }
+    }
 }

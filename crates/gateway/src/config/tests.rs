@@ -340,6 +340,16 @@ fn all_mistakes_are_named() {
     assert_eq!(config.endpoint("other").unwrap_err().iter().count(), 3);
 }
 
+/// The program would not start.
+#[test]
+fn without_an_endpoint_it_is_wrong() {
+    let found = all_problems(&[]);
+    assert!(
+        found.len() == 1 && found[0].starts_with("endpoints: is empty: add a table"),
+        "{found:?}"
+    );
+}
+
 #[test]
 fn secrets_of_endpoints_are_looked_up_and_never_shown() {
     let check = |token: Option<&str>| {
