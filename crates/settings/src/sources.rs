@@ -64,7 +64,7 @@ pub fn describe(error: ConfigError) -> Error {
         }
         ConfigError::At { error, key, .. } => {
             let inner = describe(*error);
-            let outer = key.unwrap_or_default();
+            let outer = dotted(&key.unwrap_or_default());
             if inner.key.is_empty() {
                 Error {
                     key: outer,
@@ -77,6 +77,15 @@ pub fn describe(error: ConfigError) -> Error {
         ConfigError::Message(text) => Error::new("", without_value(text)),
         other => Error::new("", without_value(other.to_string())),
     }
+}
+
+/// `config` leaves the dot behind the place in a list out.
+fn dotted(key: &str) -> String {
+    key.replace(']', "].")
+        .replace("..", ".")
+        .replace(".[", "[")
+        .trim_end_matches('.')
+        .to_owned()
 }
 
 /// serde's own messages repeat what they found, all but the name of a field, which is a key.
@@ -101,5 +110,23 @@ fn syntax(error: &ConfigError, text: &str) -> String {
         "is empty".to_owned()
     } else {
         format!("is not TOML: {place}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dotted;
+
+    #[test]
+    fn a_path_has_a_dot_behind_a_place() {
+        for (key, expected) in [
+            ("keys[0]token", "keys[0].token"),
+            ("keys[0].token", "keys[0].token"),
+            ("a[0][1]b", "a[0][1].b"),
+            ("a[0]", "a[0]"),
+            ("a.b", "a.b"),
+        ] {
+            assert_eq!(dotted(key), expected);
+        }
     }
 }
