@@ -1,6 +1,6 @@
 //! Every key of `config/allocator.toml` and what it accepts.
 
-use allocation::{CorpId, PoolId};
+use allocation::CorpId;
 use settings::{Keys, Rule};
 use url::Url;
 use wecom::client::api;
@@ -183,7 +183,7 @@ pub(super) const KEYS: Keys = &[
     ),
     (
         "corps.*.default_pool",
-        Rule::text("a pool's id: 1 to 64 letters, digits, _ - or .", is_pool),
+        Rule::text("the id of a pool: 1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit", is_pool),
     ),
 ];
 
@@ -194,11 +194,9 @@ fn is_name(text: &str, signs: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || signs.contains(c))
 }
 
+/// As the REST API lets pools be named.
 fn is_pool(text: &str) -> bool {
-    PoolId::new(text).is_ok()
-        && text
-            .chars()
-            .all(|c| c.is_alphanumeric() || "_-.".contains(c))
+    is_name(text, "_-.") && text.starts_with(|c: char| c.is_ascii_alphanumeric())
 }
 
 fn is_line(text: &str, longest: usize) -> bool {
