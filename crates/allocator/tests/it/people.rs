@@ -138,7 +138,7 @@ async fn who_came_before_the_channel_is_looked_at_again() {
 #[tokio::test]
 async fn a_pool_put_while_the_corp_was_closed_is_told_when_it_opens() {
     let options = Options {
-        config: "[roster]\nsync_every_ms = 3600000".to_owned(),
+        config: "[roster]\nsync_every_ms = 600000".to_owned(),
         ..Options::default()
     };
     let world = World::with(1, options).await;
