@@ -150,3 +150,39 @@ async fn an_unreadable_entry_is_named_with_the_way_out() {
         () = tokio::time::sleep(Duration::from_secs(60)) => panic!("it takes too long"),
     }
 }
+
+/// The ledger refuses a batch for what is in it: nothing is given up until a person says so, and then it is, the batch
+/// with it, as the ledger would refuse it again.
+#[tokio::test]
+async fn a_batch_that_the_ledger_refuses_is_given_up_only_when_asked_for() {
+    let (world, console) = quiet_world(2).await;
+    let (app, corp) = (world.app(), world.corp_app());
+    world
+        .sql("ALTER TABLE allocations ADD CONSTRAINT odd CHECK (source <> 'api') NOT VALID")
+        .await;
+    console.ask("p1", "wmRefused").await;
+    let refused = world.try_write(app).await;
+    let is_of_the_data =
+        matches!(&refused, Err(writer::Error::Ledger(error)) if error.is_of_the_data());
+    assert!(is_of_the_data, "{refused:?}");
+    let written = world.log_seq().await;
+    let kept = guard::rebuild(app, corp, Wanted::default()).await;
+    assert!(matches!(kept, Err(guard::Error::Rest(_))), "{kept:?}");
+    assert_eq!(world.log_seq().await, written);
+
+    let wanted = Wanted {
+        drop_rest: true,
+        ..Wanted::default()
+    };
+    guard::rebuild(app, corp, wanted).await.unwrap();
+    world.write(app).await;
+    assert_eq!(console.all("/allocations").await.len(), 2);
+    world
+        .sql("ALTER TABLE allocations DROP CONSTRAINT odd")
+        .await;
+    console.on(&["zhangsan"]).await;
+    console.ask("p1", "wmRefused").await;
+    world.write(app).await;
+    assert_eq!(console.all("/allocations").await.len(), 3);
+    world.check().await;
+}
