@@ -17,6 +17,7 @@ mod api_presence;
 mod api_refusals;
 mod api_support;
 mod api_transfers;
+mod console;
 mod decide;
 mod doctor;
 mod guard;

@@ -23,3 +23,5 @@ mod retention;
 mod setup;
 mod taken_back;
 mod transfers;
+mod transfers_due;
+mod transfers_written;

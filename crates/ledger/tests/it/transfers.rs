@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use futures_util::future::join_all;
 use ledger::{
-    Change, Conflict, Entry, NewAllocation, NewTransfer, Planned, Transfer, TransferKind,
-    TransferState, TransferStep, Transfers, window_start,
+    Change, Entry, NewAllocation, NewTransfer, Planned, Transfer, TransferKind, TransferState,
+    TransferStep, Transfers, window_start,
 };
 
 use crate::setup::{
@@ -13,9 +13,9 @@ use crate::setup::{
     subject, transfer,
 };
 
-const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+pub(crate) const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-async fn with_customers() -> Setup {
+pub(crate) async fn with_customers() -> Setup {
     let setup = setup().await;
     setup
         .write(
@@ -27,7 +27,7 @@ async fn with_customers() -> Setup {
     setup
 }
 
-async fn plan(setup: &Setup, n: u128, of: u64, giver: &str) -> Transfer {
+pub(crate) async fn plan(setup: &Setup, n: u128, of: u64, giver: &str) -> Transfer {
     let new = transfer(n, of, giver, "mA");
     assert_eq!(
         transfers(setup)
@@ -39,11 +39,11 @@ async fn plan(setup: &Setup, n: u128, of: u64, giver: &str) -> Transfer {
     get(setup, n).await
 }
 
-fn transfers(setup: &Setup) -> Transfers {
+pub(crate) fn transfers(setup: &Setup) -> Transfers {
     setup.ledger.transfers()
 }
 
-async fn get(setup: &Setup, n: u128) -> Transfer {
+pub(crate) async fn get(setup: &Setup, n: u128) -> Transfer {
     transfers(setup)
         .get(&setup.corp, id(n))
         .await
@@ -51,7 +51,7 @@ async fn get(setup: &Setup, n: u128) -> Transfer {
         .unwrap()
 }
 
-fn started(n: u128, at_ms: u64) -> TransferStep {
+pub(crate) fn started(n: u128, at_ms: u64) -> TransferStep {
     TransferStep {
         started_ms: Some(at_ms),
         takeover_ms: Some(at_ms + DAY_MS),
@@ -61,7 +61,11 @@ fn started(n: u128, at_ms: u64) -> TransferStep {
     }
 }
 
-async fn advance(setup: &Setup, steps: &[TransferStep], now_ms: u64) -> HashSet<uuid::Uuid> {
+pub(crate) async fn advance(
+    setup: &Setup,
+    steps: &[TransferStep],
+    now_ms: u64,
+) -> HashSet<uuid::Uuid> {
     transfers(setup).advance(steps, now_ms).await.unwrap()
 }
 
@@ -214,82 +218,6 @@ async fn the_last_of_two_steps_in_a_call_counts() {
         HashSet::from([id(7)])
     );
     assert_eq!(get(&setup, 7).await.state, TransferState::Waiting);
-}
-
-#[tokio::test]
-async fn due_checks_are_taken_by_one() {
-    let setup = with_customers().await;
-    for n in 1..=3 {
-        plan(&setup, n, 1, &format!("g{n}")).await;
-    }
-    advance(
-        &setup,
-        &[started(1, T0), started(2, T0 + 5_000), started(3, T0)],
-        T0,
-    )
-    .await;
-    advance(&setup, &[TransferStep::new(id(3), TransferState::Done)], T0).await;
-    let transfers = transfers(&setup);
-    assert!(
-        transfers
-            .claim_due(&setup.corp, 10, 30_000, T0 + 9_999)
-            .await
-            .unwrap()
-            .is_empty()
-    );
-    let due = transfers
-        .claim_due(&setup.corp, 10, 30_000, T0 + 10_000)
-        .await
-        .unwrap();
-    assert_eq!((due.len(), due[0].id, due[0].checks), (1, id(1), 1));
-    let due = transfers
-        .claim_due(&setup.corp, 10, 30_000, T0 + 15_000)
-        .await
-        .unwrap();
-    assert_eq!((due.len(), due[0].id), (1, id(2)));
-    // Nobody told what came of it: it comes again after the lease.
-    let due = transfers
-        .claim_due(&setup.corp, 10, 30_000, T0 + 40_000)
-        .await
-        .unwrap();
-    assert_eq!((due.len(), due[0].id, due[0].checks), (1, id(1), 2));
-}
-
-/// An event that comes while WeCom is being asked asks for another look: the answer under way may be older.
-#[tokio::test]
-async fn what_is_due_meanwhile_stays_due() {
-    let setup = with_customers().await;
-    plan(&setup, 1, 1, "mB").await;
-    advance(&setup, &[started(1, T0)], T0).await;
-    let now_ms = T0 + 10_000;
-    let looked = |due: &Transfer| TransferStep {
-        next_check_ms: Some(now_ms + DAY_MS),
-        asked_check_ms: due.next_check_ms,
-        ..TransferStep::new(id(1), TransferState::Waiting)
-    };
-    let due = transfers(&setup)
-        .claim_due(&setup.corp, 10, 30_000, now_ms)
-        .await
-        .unwrap();
-    let hint = TransferStep {
-        next_check_ms: Some(now_ms + 1),
-        ..TransferStep::new(id(1), TransferState::Submitted)
-    };
-    advance(&setup, &[hint], now_ms + 1).await;
-    advance(&setup, &[looked(&due[0])], now_ms + 2).await;
-    assert_eq!(get(&setup, 1).await.next_check_ms, Some(now_ms + 1));
-
-    // Nobody asked for more: the answer says when to look again.
-    let due = transfers(&setup)
-        .claim_due(&setup.corp, 10, 30_000, now_ms + 3)
-        .await
-        .unwrap();
-    advance(&setup, &[looked(&due[0])], now_ms + 4).await;
-    let row = get(&setup, 1).await;
-    assert_eq!(
-        (row.state, row.next_check_ms),
-        (TransferState::Waiting, Some(now_ms + DAY_MS))
-    );
 }
 
 /// Case 85: two accepted starts in ninety natural days, counted before asking.
@@ -457,61 +385,4 @@ async fn overlapping_steps_do_not_deadlock() {
         async move { advance(setup, steps, T0 + round).await.len() }
     }));
     assert!(all.await.into_iter().all(|taken| taken == 50));
-}
-
-/// A row that stands in the way of one new row of a batch costs none of the others: the batch is written again with a look
-/// for it, and nothing of the first try stays.
-#[tokio::test]
-async fn what_stands_in_the_way_costs_the_others_nothing() {
-    let setup = with_customers().await;
-    plan(&setup, 1, 1, "mB").await;
-    let known = [decided(1, Some("mA")), decided(90, Some("mA"))];
-    let written = setup
-        .write(vec![
-            // An open one of the same subject stands.
-            Change::Decided(NewAllocation {
-                allocation: allocation(91),
-                ..known[0].clone()
-            }),
-            Change::Decided(known[1].clone()),
-            // The same is under way.
-            Change::Transfer(transfer(2, 1, "mB", "mA")),
-            Change::Transfer(transfer(3, 90, "mB", "mA")),
-            Change::Effect(effect_of(90, "k", None)),
-        ])
-        .await;
-    assert_eq!(
-        written.conflicts,
-        [Conflict {
-            lost: allocation(91),
-            stands: allocation(1)
-        }]
-    );
-    assert_eq!(written.transfers_under_way, [id(2)]);
-    let rows = setup.ledger.allocations();
-    let row = rows.get(&setup.corp, allocation(91)).await.unwrap();
-    assert_eq!(row.unwrap().close_reason.as_deref(), Some("conflict"));
-    let row = rows.get(&setup.corp, allocation(90)).await.unwrap();
-    assert_eq!(row.unwrap().close_reason, None);
-    let planned = transfers(&setup).get(&setup.corp, id(3)).await.unwrap();
-    assert_eq!(planned.unwrap().subject, subject("wmC090"));
-    let effects = setup.ledger.outbox();
-    let effects = effects.of_allocation(&setup.corp, allocation(90)).await;
-    assert_eq!(effects.unwrap().len(), 1);
-}
-
-/// A transfer of somebody whom nobody knows is not planned, and what belongs to it is not done.
-#[tokio::test]
-async fn nobody_is_moved_who_is_unknown() {
-    let setup = with_customers().await;
-    let new = NewTransfer {
-        allocation: None,
-        ..transfer(7, 500, "mB", "mA")
-    };
-    let written = setup.write(vec![Change::Transfer(new)]).await;
-    assert_eq!(written.transfers_under_way, [id(7)]);
-    assert_eq!(
-        transfers(&setup).get(&setup.corp, id(7)).await.unwrap(),
-        None
-    );
 }
