@@ -1,5 +1,5 @@
 //! Ctrl-C and SIGTERM: the first asks for an end in order and says so at once, the second ends everything that was
-//! started without waiting. Children are in groups of their own ([`process`](crate::process)), so that only we hear of
+//! started without waiting. Children are in groups of their own ([`process`]), so that only we hear of
 //! it and end them in the order that suits them.
 
 use std::process::ExitCode;
