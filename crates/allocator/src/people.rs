@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     app::{App, CorpApp},
     backoff::{Backoff, sleep},
+    faults::with_causes,
     payload::Payload,
 };
 
@@ -138,7 +139,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                 if matches!(error, Error::Roster(roster::Error::NotReady)) {
                     tracing::debug!(corp = %corp.id, "pools are compared when the corp is open");
                 } else {
-                    tracing::warn!(corp = %corp.id, error = %error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "pools and members were not compared");
+                    tracing::warn!(corp = %corp.id, error = %with_causes(&error), "pools and members were not compared");
                 }
                 tokio::select! {
                     _ = backoff.wait(&stop) => {}

@@ -1,6 +1,12 @@
 //! Start and stop, in order: stores, migrations checked, loops, then the listeners; on the way back listeners first.
 
-use std::{collections::HashMap, net::TcpListener, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    net::{SocketAddr, TcpListener},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio_util::sync::CancellationToken;
@@ -43,9 +49,15 @@ pub struct Listeners {
 impl Listeners {
     /// Opens the configured addresses.
     pub fn bind(config: &Config) -> std::io::Result<Self> {
+        let open = |key: &str, address: SocketAddr| {
+            let named = |error: std::io::Error| {
+                std::io::Error::new(error.kind(), format!("http.{key} = {address}: {error}"))
+            };
+            TcpListener::bind(address).map_err(named)
+        };
         Ok(Self {
-            api: TcpListener::bind(config.http.listen)?,
-            admin: TcpListener::bind(config.http.admin_listen)?,
+            api: open("listen", config.http.listen)?,
+            admin: open("admin_listen", config.http.admin_listen)?,
         })
     }
 }

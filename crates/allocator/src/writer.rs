@@ -142,7 +142,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                 if error.is_of_the_data() {
                     corp.faults.set(Part::Log, error.told(&corp.id));
                 }
-                tracing::warn!(corp = %corp.id, error = %error, cause = ?std::error::Error::source(&error).map(ToString::to_string), "the log was not written");
+                tracing::warn!(corp = %corp.id, error = %with_causes(&error), "the log was not written");
                 backoff.wait(&stop).await;
             }
         }

@@ -131,7 +131,8 @@ impl Customers {
     }
 
     /// Deletes the mapping and empties what else names the customer: raw deliveries, payloads and answers of
-    /// effects. Effects not sent yet are cancelled, transfers end. Rows that refer to the surrogate stay, and mean nobody.
+    /// effects. Effects not sent yet are cancelled, transfers end. Rows that refer to the
+    /// surrogate stay, and name nobody: only who has the id still can make the surrogate of it.
     pub async fn forget(
         &self,
         corp: &CorpId,
@@ -172,6 +173,8 @@ impl Customers {
                         UNION
                         SELECT e.id FROM outbox AS e JOIN transfers AS t ON t.id = e.transfer_id
                         WHERE t.corp_id = $1 AND t.subject = $2)
+                        AND (e.payload <> '{}' OR e.outcome IS NOT NULL OR e.last_error IS NOT NULL
+                            OR e.state = 'pending' OR e.state = 'running' AND e.sent_at IS NULL)
                     ORDER BY e.id FOR UPDATE) AS f
                  WHERE o.id = f.id",
             )

@@ -27,7 +27,10 @@ use super::{
     problem::Problem,
     validate::Fields,
 };
-use crate::payload::{Context, Payload};
+use crate::{
+    payload::{Context, Payload},
+    reception::intake::WECOM,
+};
 
 /// Its own: the Idempotency-Key is the request id that Redis remembers.
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -54,7 +57,8 @@ struct NewAllocation {
     channel: Option<String>,
     /// Without a channel: the pool.
     pool: Option<String>,
-    /// The member who has the customer at WeCom already. If another one is chosen, the customer is transferred.
+    /// The member who has the customer at WeCom already; only of a customer of kind `wecom`. If another one is chosen, the
+    /// customer is transferred.
     holder: Option<String>,
 }
 
@@ -178,6 +182,11 @@ impl Asked {
         let holder_id = holder
             .as_deref()
             .and_then(|holder| fields.parse::<MemberId>("/holder", holder));
+        if holder.is_some() && kind != WECOM {
+            // A transfer would be asked for with an id that means nobody there, or somebody else.
+            let problem = "is of WeCom's customers only (kind wecom); leave it out for others";
+            fields.wrong("/holder", "not_of_wecom", problem);
+        }
         let channel_id = channel
             .as_deref()
             .and_then(|channel| fields.parse::<ChannelId>("/channel", channel));

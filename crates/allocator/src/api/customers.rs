@@ -52,8 +52,8 @@ struct Forgotten {
 }
 
 /// Forgets a customer: closes his allocations, deletes the mapping to his outside id and empties raw deliveries, effects,
-/// streams and marks. Rows that refer to him stay, and mean nobody. Repeating it is harmless; should he come again, he is
-/// new.
+/// streams and marks. Rows that refer to him stay under a hash of his id and name nobody: only who has the id still can look
+/// for them. Repeating it is harmless; should he come again, he is new.
 #[utoipa::path(delete, path = "/customers/{customer_id}", tag = "customers", operation_id = "forget_customer",
     params(("customer_id" = String, Path, description = "The outside id."), CustomerQuery),
     responses((status = 200, body = Forgotten), Refusals))]

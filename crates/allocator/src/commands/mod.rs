@@ -63,7 +63,7 @@ pub async fn serve(
     env: HashMap<String, String>,
     stop: CancellationToken,
 ) -> anyhow::Result<ExitCode> {
-    let listeners = Listeners::bind(&config).context("http.listen, http.admin_listen")?;
+    let listeners = Listeners::bind(&config)?;
     run::run(config, env, listeners, stop).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -63,3 +63,19 @@ async fn the_holder_is_written_down_whoever_he_is() {
         .ok();
     assert_eq!(held("wmC001").await, [some("ma"), some("ma"), None]);
 }
+
+/// A transfer by another system's id would move whoever has that id at WeCom, or nobody.
+#[tokio::test]
+async fn only_customers_of_wecom_have_a_holder() {
+    let world = World::new().await;
+    let console = world.operator().await;
+    world.pool(&console, "p1", &[("mA", 1.0)]).await;
+    let body = json!({"subject": {"kind": "crm", "id": "wmC001"}, "pool": "p1", "holder": "mB"});
+    let answer = console.post("/allocations", body.clone()).await;
+    assert_eq!(answer.refused().0, 422);
+    assert_eq!(answer.pointers(), ["/holder"]);
+    let mut without = body;
+    without.as_object_mut().unwrap().remove("holder");
+    let made = console.post("/allocations", without).await.ok();
+    assert_eq!(made["decision"], "assigned");
+}

@@ -157,7 +157,14 @@ async fn a_deleted_customer_is_nobody() {
         .forget(&setup.corp, &subject("wmC001"), T0 + 30)
         .await
         .unwrap();
-    assert_eq!((again.customer, again.deliveries), (false, 0));
+    assert_eq!(
+        again,
+        Forgotten {
+            customer: false,
+            deliveries: 0,
+            effects: 0
+        }
+    );
 
     let row = customers
         .find(&setup.corp, &subject("wmC001"))
