@@ -80,10 +80,16 @@ pub(crate) struct Args {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Group {
+    /// Callbacks over HTTP, kept and under load, and memory; `load` is the same.
+    #[value(alias = "load")]
     Gateway,
+    /// Decisions in Redis.
     Decide,
+    /// The ledger's writer.
     Ledger,
+    /// From the callback to the committed row.
     Path,
+    /// Opening a callback.
     Open,
 }
 
