@@ -62,6 +62,7 @@ async fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let driven = tokio::select! {
         driven = drive(&stage, args, &mut checked) => driven,
         never = stage.keep_online() => match never {},
+        never = stage.watch() => match never {},
         () = ending::wait() => Ok(()),
     };
     tokio::task::block_in_place(|| stage.end_programs());

@@ -111,7 +111,7 @@ fn keep(folder: &Path) -> anyhow::Result<ExitCode> {
         last.running = false;
         write(folder, &last)?;
     }
-    let mut services = Services::start(folder, Keep::Everything, ports)?;
+    let services = Services::start(folder, Keep::Everything, ports)?;
     let mut state = State {
         pid: std::process::id(),
         redis_port: services.redis.port(),

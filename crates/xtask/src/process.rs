@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -28,7 +28,7 @@ pub(crate) fn kill_all() {
     }
 }
 
-fn running() -> std::sync::MutexGuard<'static, BTreeMap<u32, &'static str>> {
+fn running() -> MutexGuard<'static, BTreeMap<u32, &'static str>> {
     RUNNING
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -143,7 +143,9 @@ pub(crate) fn as_user(user: Option<&str>) -> Vec<OsString> {
 #[derive(Debug)]
 pub(crate) struct Process {
     spec: Spec,
-    child: Child,
+    id: u32,
+    /// Behind a lock, so that whoever only watches can ask too.
+    child: Mutex<Child>,
     /// When it was asked to end: once, for a second signal means more to some programs.
     asked: Option<Instant>,
 }
@@ -152,10 +154,12 @@ impl Process {
     pub(crate) fn start(spec: Spec) -> anyhow::Result<Self> {
         let child = keeper_spawn(spec.command()?)
             .with_context(|| format!("cannot start {} ({})", spec.name, spec.program.display()))?;
-        running().insert(child.id(), spec.kill_signal);
+        let id = child.id();
+        running().insert(id, spec.kill_signal);
         Ok(Self {
             spec,
-            child,
+            id,
+            child: Mutex::new(child),
             asked: None,
         })
     }
@@ -169,7 +173,7 @@ impl Process {
         let start = Instant::now();
         while !ready() {
             ending::check()?;
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.child().try_wait()? {
                 anyhow::bail!(
                     "{} ended at its start: {status}\n{}",
                     self.spec.name,
@@ -189,36 +193,56 @@ impl Process {
     }
 
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.id
     }
 
-    pub(crate) fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+    pub(crate) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    /// What it wrote goes here.
+    pub(crate) fn log(&self) -> &Path {
+        &self.spec.log
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.child().try_wait(), Ok(None))
+    }
+
+    /// How it ended, once it has.
+    pub(crate) fn ended(&self) -> Option<ExitStatus> {
+        self.child().try_wait().ok().flatten()
+    }
+
+    fn child(&self) -> MutexGuard<'_, Child> {
+        self.child
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Asks it to end in order and does not wait.
     pub(crate) fn ask_to_stop(&mut self) {
         if self.asked.is_none() && self.is_running() {
-            signal(self.child.id(), self.spec.stop_signal);
+            signal(self.id, self.spec.stop_signal);
             self.asked = Some(Instant::now());
         }
     }
 
     /// Ends it in order; kills it when that takes too long.
     pub(crate) fn stop(&mut self) -> anyhow::Result<ExitStatus> {
-        if let Some(status) = self.child.try_wait()? {
+        if let Some(status) = self.child().try_wait()? {
             return Ok(status);
         }
         self.ask_to_stop();
         let asked = self.asked.unwrap_or_else(Instant::now);
         while asked.elapsed() < GRACE {
-            if let Some(status) = self.child.try_wait()? {
+            if let Some(status) = self.child().try_wait()? {
                 return Ok(status);
             }
             std::thread::sleep(LOOK_EVERY);
         }
-        self.child.kill()?;
-        Ok(self.child.wait()?)
+        self.child().kill()?;
+        Ok(self.child().wait()?)
     }
 
     /// The end of what it wrote.
@@ -235,7 +259,7 @@ impl Drop for Process {
         if let Err(error) = self.stop() {
             crate::progress::fail(&format!("{} does not end: {error}", self.spec.name));
         }
-        running().remove(&self.child.id());
+        running().remove(&self.id);
     }
 }
 
@@ -293,6 +317,23 @@ mod tests {
         let status = process.stop().unwrap();
         assert!(!status.success());
         assert!(!process.is_running());
+    }
+
+    #[test]
+    fn whoever_watches_sees_how_a_process_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = Spec::new("sleeper", "sleep", &folder.path().join("log")).arg("60");
+        let mut process = Process::start(spec).unwrap();
+        assert_eq!(process.ended(), None);
+        signal(process.id(), "KILL");
+        let watched = &process;
+        let mut status = None;
+        let start = Instant::now();
+        while status.is_none() && start.elapsed() < Duration::from_secs(20) {
+            status = watched.ended();
+        }
+        assert_eq!(status.unwrap().to_string(), "signal: 9 (SIGKILL)");
+        assert_eq!(process.stop().unwrap(), status.unwrap());
     }
 
     /// Several end side by side, each asked once.

@@ -5,6 +5,7 @@ mod build;
 mod config;
 mod presence;
 mod sabotage;
+mod watch;
 
 use std::path::Path;
 use std::time::Duration;
@@ -62,7 +63,7 @@ pub(crate) struct Stage {
     random: StdRng,
     // In the order of their end: whoever uses another goes before him.
     nodes: Vec<Node>,
-    _sim: Process,
+    sim_process: Process,
     redis_server: Option<Redis>,
     postgres_server: Option<Postgres>,
     folder: RunFolder,
@@ -146,7 +147,7 @@ impl Stage {
             nodes,
             gateways: wishes.gateways,
             random: StdRng::seed_from_u64(seed),
-            _sim: sim,
+            sim_process: sim,
         })
     }
 
@@ -187,7 +188,11 @@ impl Stage {
     }
 
     async fn put(&self, path: &str, body: &Value) -> anyhow::Result<()> {
-        let url = format!("{}/api/v1/corps/{CORP}/{path}", self.console());
+        self.put_at(self.console(), path, body).await
+    }
+
+    async fn put_at(&self, console: &str, path: &str, body: &Value) -> anyhow::Result<()> {
+        let url = format!("{console}/api/v1/corps/{CORP}/{path}");
         let answer = self
             .http
             .put(url)
@@ -239,12 +244,11 @@ impl Stage {
 
     /// The first allocator's REST API.
     pub(crate) fn console(&self) -> &str {
-        self.nodes
-            .iter()
-            .skip(self.gateways)
-            .map(|node| node.url.as_str())
-            .next()
-            .unwrap_or_default()
+        self.allocators().next().map_or("", |node| &node.url)
+    }
+
+    fn allocators(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().skip(self.gateways)
     }
 
     /// Where configuration, logs and data are.
@@ -261,7 +265,8 @@ impl Stage {
     pub(crate) fn end_programs(&mut self) {
         let mut running: Vec<(&str, &mut Process)> = Vec::new();
         for node in &mut self.nodes {
-            running.extend(node.process.as_mut().map(|process| (&*node.name, process)));
+            let process = node.process.as_mut().filter(|process| process.is_running());
+            running.extend(process.map(|process| (&*node.name, process)));
         }
         if running.is_empty() {
             return;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::figures::Figures;
 use crate::ending::{self, Asker};
-use crate::progress::print;
+use crate::progress::{print, said};
 use crate::prove::checks::Invariant;
 
 /// No line that is drawn is wider. Of what is narrower still, the terminal cuts the end off.
@@ -18,6 +18,8 @@ const SAY_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Live {
     on_terminal: bool,
     drawn: usize,
+    /// What was said when this was drawn last.
+    said_before: u64,
     said: Option<Instant>,
 }
 
@@ -26,6 +28,7 @@ impl Live {
         Self {
             on_terminal: std::io::stdout().is_terminal(),
             drawn: 0,
+            said_before: 0,
             said: None,
         }
     }
@@ -38,6 +41,12 @@ impl Live {
         if self.on_terminal {
             let mut lines = counts(now, customers);
             lines.extend(table(members, now, customers));
+            // Below what somebody said meanwhile, not over it.
+            let said_now = said();
+            if said_now != self.said_before {
+                self.drawn = 0;
+                self.said_before = said_now;
+            }
             let text = over(self.drawn, &lines);
             let mut out = std::io::stdout().lock();
             out.write_all(text.as_bytes())

@@ -47,8 +47,12 @@ impl Postgres {
         self.port
     }
 
-    pub(crate) fn is_running(&mut self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.process.is_running()
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
     }
 }
 

@@ -49,8 +49,12 @@ impl Redis {
         self.port
     }
 
-    pub(crate) fn is_running(&mut self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         self.process.is_running()
+    }
+
+    pub(crate) fn process(&self) -> &Process {
+        &self.process
     }
 }
 

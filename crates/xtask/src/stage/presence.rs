@@ -15,7 +15,7 @@ impl Stage {
     /// Everybody is on.
     pub(crate) async fn heartbeat(&self) -> anyhow::Result<()> {
         let members = self.members.iter().map(|(member, _)| on(member)).collect();
-        self.be_on(members).await
+        self.be_on(self.console(), members).await
     }
 
     /// Renews for ever, and says when that fails.
@@ -31,20 +31,45 @@ impl Stage {
         }
     }
 
+    /// Over the first allocator that answers.
     async fn renew(&self) -> anyhow::Result<()> {
-        let url = format!("{}/api/v1/corps/{CORP}/presence?limit=100", self.console());
+        let consoles = self.allocators().map(|node| node.url.as_str());
+        first_that_answers(consoles, |console| self.renew_at(console)).await
+    }
+
+    async fn renew_at(&self, console: &str) -> anyhow::Result<()> {
+        let url = format!("{console}/api/v1/corps/{CORP}/presence?limit=100");
         let answer = self.http.get(url).bearer_auth(&self.key).send().await?;
         let listed: Value = answer.error_for_status()?.json().await?;
         let members = renewals(&self.members, &listed);
         if members.is_empty() {
             return Ok(());
         }
-        self.be_on(members).await
+        self.be_on(console, members).await
     }
 
-    async fn be_on(&self, members: Vec<Value>) -> anyhow::Result<()> {
-        self.put("presence", &json!({"members": members})).await
+    async fn be_on(&self, console: &str, members: Vec<Value>) -> anyhow::Result<()> {
+        let body = json!({"members": members});
+        self.put_at(console, "presence", &body).await
     }
+}
+
+/// Asks one after the other until one call succeeds; else the error of the last.
+async fn first_that_answers<'a, Fut>(
+    consoles: impl Iterator<Item = &'a str>,
+    mut call: impl FnMut(&'a str) -> Fut,
+) -> anyhow::Result<()>
+where
+    Fut: Future<Output = anyhow::Result<()>>,
+{
+    let mut last = Err(anyhow::anyhow!("there is no allocator"));
+    for console in consoles {
+        last = call(console).await;
+        if last.is_ok() {
+            break;
+        }
+    }
+    last
 }
 
 fn on(member: &str) -> Value {
@@ -68,6 +93,25 @@ fn renewals(ours: &[(String, u32)], listed: &Value) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn an_allocator_that_is_gone_does_not_stop_the_renewal() {
+        let mut asked = Vec::new();
+        let done = first_that_answers(["gone", "there", "spare"].into_iter(), |console| {
+            asked.push(console);
+            async move {
+                anyhow::ensure!(console != "gone", "{console} does not answer");
+                Ok(())
+            }
+        });
+        done.await.unwrap();
+        assert_eq!(asked, ["gone", "there"]);
+        let all_gone = first_that_answers(["a", "b"].into_iter(), |console| async move {
+            anyhow::bail!("{console} does not answer")
+        });
+        let error = all_gone.await.unwrap_err().to_string();
+        assert_eq!(error, "b does not answer");
+    }
 
     #[test]
     fn only_ours_who_are_on_are_renewed() {
