@@ -21,6 +21,7 @@ impl Counts {
     /// Reads the output of `cargo nextest run` or `cargo test`.
     pub(crate) fn read(output: &str) -> Self {
         let mut counts = Self::default();
+        let (mut programs, mut quiet) = (0_u64, 0);
         for line in output.lines().map(plain) {
             let line = line.trim();
             if line.starts_with("Summary [") && line.contains("tests run:")
@@ -32,10 +33,27 @@ impl Counts {
                     + number_before(line, " exec failed");
                 counts.closing.push(line.to_owned());
             } else if line.starts_with("test result:") {
-                counts.passed += number_before(line, " passed");
-                counts.failed += number_before(line, " failed");
-                counts.closing.push(line.to_owned());
+                let (passed, failed) = (
+                    number_before(line, " passed"),
+                    number_before(line, " failed"),
+                );
+                counts.passed += passed;
+                counts.failed += failed;
+                // Such a line does not name its program, and there is one for each.
+                if failed == 0 && line.starts_with("test result: ok") {
+                    programs += 1;
+                    quiet += passed;
+                } else {
+                    counts.closing.push(line.to_owned());
+                }
+            } else if line.starts_with("`-p ") && line.ends_with('`') {
+                // Cargo's list of the programs with failures.
+                counts.closing.push(format!("failed: {line}"));
             }
+        }
+        if programs > 0 {
+            let line = format!("{programs} test programs without a failure: {quiet} passed");
+            counts.closing.push(line);
         }
         counts
     }
@@ -86,13 +104,25 @@ mod tests {
     }
 
     #[test]
-    fn cargo_test_lines_are_added_up() {
-        let line = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
-        let bad = "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out";
-        let counts = Counts::read(&format!("{line}\nnoise 9 passed\n{bad}\n"));
+    fn cargo_test_lines_are_added_up_and_failures_named() {
+        let output = "\
+test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+noise 9 passed
+test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out
+test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+error: test failed, to rerun pass `-p quota --lib`
+error: 1 target failed:
+    `-p quota --lib`
+";
+        let counts = Counts::read(output);
+        assert_eq!((counts.passed, counts.failed), (8, 2));
         assert_eq!(
-            (counts.passed, counts.failed, counts.closing.len()),
-            (4, 2, 2)
+            counts.closing,
+            [
+                "test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out",
+                "failed: `-p quota --lib`",
+                "2 test programs without a failure: 7 passed"
+            ]
         );
     }
 }
