@@ -55,7 +55,7 @@ impl Stage {
             }
         }
         match others.first() {
-            Some(url) if was_there => format!("the REST API is at {url} too; "),
+            Some(url) if was_there => format!("the REST API is still at {url}; "),
             _ => String::new(),
         }
     }
