@@ -24,7 +24,8 @@ use clap::{Parser, Subcommand};
 /// Builds, checks and runs Paidan from a checkout.
 ///
 /// Nothing is installed but Debian packages that are missing, and only as root; no service of the system is used.
-/// Private servers live in `.paidan/` and end with the command that started them.
+/// Private servers live in `.paidan/` and end with the command that started them. For root in a checkout that others
+/// may not walk to (`/root/…`) they live in `/tmp/paidan-…` instead, because Postgres runs as another user.
 #[derive(Debug, Parser)]
 #[command(
     name = "cargo xtask",
