@@ -8,6 +8,9 @@ use crate::stage::Stage;
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Figures {
+    /// What WeCom had to tell.
+    pub(super) events: u64,
+    /// With those that it sent again.
     pub(super) acknowledged: u64,
     pub(super) deliveries: u64,
     pub(super) decided: u64,
@@ -42,6 +45,7 @@ impl Figures {
             .map(|(member, count)| (member.to_string(), count))
             .collect();
         Ok(Self {
+            events: callbacks["events"].as_u64().unwrap_or_default(),
             acknowledged: callbacks["acked"].as_u64().unwrap_or_default(),
             deliveries: u64::try_from(deliveries)?,
             decided: by_member.values().sum(),

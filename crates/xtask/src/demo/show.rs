@@ -82,6 +82,10 @@ fn counts(now: &Figures, customers: u64) -> Vec<String> {
             now.acknowledged, now.deliveries
         ),
         format!(
+            "{} acknowledged were repeats, as WeCom sends them",
+            now.acknowledged.saturating_sub(now.events)
+        ),
+        format!(
             "decided {:>6} of {customers}, effects done {:>6}",
             now.decided, now.done
         ),
@@ -178,6 +182,7 @@ mod tests {
 
     fn figures(customers: u64) -> Figures {
         Figures {
+            events: customers,
             acknowledged: customers * 16 / 10,
             deliveries: customers,
             decided: customers,
@@ -200,6 +205,16 @@ mod tests {
                 assert!(line.chars().count() <= WIDTH, "{line}");
             }
         }
+    }
+
+    #[test]
+    fn more_acknowledged_than_stored_is_explained() {
+        let lines = counts(&figures(600), 600);
+        assert_eq!(lines[0], "callbacks acknowledged    960, stored    600");
+        assert_eq!(
+            lines[1],
+            "360 acknowledged were repeats, as WeCom sends them"
+        );
     }
 
     #[test]
