@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use time::OffsetDateTime;
 
 use crate::ending;
 use crate::numbers::whole;
@@ -48,6 +49,13 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     runtime.block_on(show(&args))
 }
 
+/// The promises, and what was there when they were checked.
+struct Checked {
+    invariants: Vec<Invariant>,
+    figures: Figures,
+    at: OffsetDateTime,
+}
+
 async fn show(args: &Args) -> anyhow::Result<ExitCode> {
     let started = tokio::task::block_in_place(|| Stage::start("demo", wishes(), false, 1));
     let mut stage = match (started, ending::asked()) {
@@ -66,21 +74,31 @@ async fn show(args: &Args) -> anyhow::Result<ExitCode> {
         () = ending::wait() => Ok(()),
     };
     tokio::task::block_in_place(|| stage.end_programs());
-    let last = tokio::time::timeout(LAST_LOOK, Figures::read(&stage)).await;
-    let last = last.ok().and_then(Result::ok).unwrap_or_default();
+    // Of a demo that stayed nothing later is shown: whoever tried it has changed the figures, and not the promises.
+    let last = match &checked {
+        Some(checked) => checked.figures.clone(),
+        None => {
+            let last = tokio::time::timeout(LAST_LOOK, Figures::read(&stage)).await;
+            last.ok().and_then(Result::ok).unwrap_or_default()
+        }
+    };
     let members = stage.members.clone();
     let folder = stage.folder().to_owned();
     tokio::task::block_in_place(|| drop(stage));
     print("");
+    if let (Some(checked), true) = (&checked, args.keep) {
+        print(&show::as_checked(checked.at));
+    }
     for line in show::table(&members, &last, args.customers) {
         print(&line);
     }
     say("Logs", &folder.display().to_string());
     driven?;
     let asker = ending::asked();
-    let line = show::verdict(checked.as_deref(), asker, last.decided, args.customers);
+    let invariants = checked.map(|checked| checked.invariants);
+    let line = show::verdict(invariants.as_deref(), asker, last.decided, args.customers);
     print(&line);
-    Ok(match (checked, asker) {
+    Ok(match (invariants, asker) {
         (Some(all), _) if all.iter().all(|one| one.holds) => ExitCode::SUCCESS,
         (None, Some(asker)) => asker.exit_code(),
         _ => ExitCode::FAILURE,
@@ -103,11 +121,7 @@ fn wishes() -> Wishes {
 }
 
 /// The surge, and the promises at its end. With `--keep` it never returns.
-async fn drive(
-    stage: &Stage,
-    args: &Args,
-    checked: &mut Option<Vec<Invariant>>,
-) -> anyhow::Result<()> {
+async fn drive(stage: &Stage, args: &Args, checked: &mut Option<Checked>) -> anyhow::Result<()> {
     stage.prepare().await?;
     look_at(stage);
     stage
@@ -134,7 +148,8 @@ async fn drive(
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     surge::settle(stage).await?;
-    live.draw(&stage.members, &Figures::read(stage).await?, args.customers);
+    let figures = Figures::read(stage).await?;
+    live.draw(&stage.members, &figures, args.customers);
     let invariants = checks::all(stage, args.customers).await?;
     print("");
     let on_terminal = std::io::stdout().is_terminal();
@@ -143,7 +158,11 @@ async fn drive(
             print(&line);
         }
     }
-    *checked = Some(invariants);
+    *checked = Some(Checked {
+        invariants,
+        figures,
+        at: OffsetDateTime::now_utc(),
+    });
     if args.keep {
         look_at(stage);
         for_the_shell(stage);

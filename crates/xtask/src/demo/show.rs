@@ -3,6 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use time::OffsetDateTime;
+
 use super::figures::Figures;
 use crate::ending::{self, Asker};
 use crate::progress::{print, said};
@@ -94,6 +96,12 @@ fn counts(now: &Figures, customers: u64) -> Vec<String> {
             now.p50_ms, now.p99_ms
         ),
     ]
+}
+
+/// Above the table of a demo that stayed: whatever was done to it since is not in there.
+pub(super) fn as_checked(at: OffsetDateTime) -> String {
+    let (hour, minute, second) = at.to_hms();
+    format!("when the promises were checked, at {hour:02}:{minute:02}:{second:02} UTC:")
 }
 
 /// What each member has, and what is his by his weight.
@@ -215,6 +223,14 @@ mod tests {
             lines[1],
             "360 acknowledged were repeats, as WeCom sends them"
         );
+    }
+
+    #[test]
+    fn the_last_table_of_a_demo_that_stayed_says_of_when_it_is() {
+        let at = time::macros::datetime!(2026-03-04 05:06:07 UTC);
+        let line = as_checked(at);
+        assert_eq!(line, "when the promises were checked, at 05:06:07 UTC:");
+        assert!(line.chars().count() <= WIDTH);
     }
 
     #[test]
