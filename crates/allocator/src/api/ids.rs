@@ -8,7 +8,7 @@ use allocation::{ChannelId, MemberId, PoolId, Reason};
 const LONGEST: usize = 64;
 
 /// An id, and the rule it is held to.
-pub(super) trait Id: Sized {
+pub(crate) trait Id: Sized {
     /// Completes "must be …".
     const RULE: &'static str;
 

@@ -17,7 +17,7 @@ mod endpoints;
 mod etag;
 mod extract;
 mod idempotent;
-mod ids;
+pub(crate) mod ids;
 mod layers;
 mod members;
 mod moves;

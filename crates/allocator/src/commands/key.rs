@@ -10,7 +10,10 @@ use sha2::{Digest, Sha256};
 use time::{OffsetDateTime, macros::format_description};
 use uuid::Uuid;
 
-use crate::{app::App, clock, config::Database};
+use crate::{api::ids::Id, app::App, clock, config::Database};
+
+/// Longest name of a key, characters.
+const NAME_MAX: usize = 128;
 
 /// What a new key is for.
 #[derive(Debug)]
@@ -35,11 +38,7 @@ pub async fn create(
         anyhow::anyhow!("--role {}: must be one of {}", new.role, all.join(", "))
     })?;
     let corp = new.corp.map(CorpId::new).transpose().context("--corp")?;
-    let member = new
-        .member
-        .map(MemberId::new)
-        .transpose()
-        .context("--member")?;
+    let member = new.member.as_deref().map(member).transpose()?;
     if corp.is_none() && role != Role::Admin {
         anyhow::bail!(
             "--corp is missing: a key of role {} is for one corp; only an admin's may be for every corp",
@@ -49,9 +48,7 @@ pub async fn create(
     if (role == Role::Member) != member.is_some() {
         anyhow::bail!("--member goes with --role member, and only with it");
     }
-    if new.name.trim().is_empty() {
-        anyhow::bail!("--name is empty: say what the key is for, or leave it out");
-    }
+    check_name(&new.name)?;
     if new.days == Some(0) {
         anyhow::bail!(
             "--days 0: the key would never be valid; leave it out for one without an end"
@@ -122,6 +119,48 @@ pub async fn revoke(
     Ok(ExitCode::SUCCESS)
 }
 
+/// As the REST API lets members be named: a key for another id would open nothing.
+fn member(text: &str) -> anyhow::Result<MemberId> {
+    MemberId::read(text)
+        .ok_or_else(|| anyhow::anyhow!("--member {text:?}: must be {}", MemberId::RULE))
+}
+
+fn check_name(name: &str) -> anyhow::Result<()> {
+    if name.trim().is_empty() {
+        anyhow::bail!("--name is empty: say what the key is for, or leave it out");
+    }
+    let length = name.chars().count();
+    if length > NAME_MAX {
+        anyhow::bail!("--name: must have at most {NAME_MAX} characters, and has {length}");
+    }
+    if name.chars().any(steers) {
+        anyhow::bail!(
+            "--name \"{}\": must be one line without control characters",
+            printable(name)
+        );
+    }
+    Ok(())
+}
+
+/// Whether a terminal would act on the character instead of showing it: colours, other lines, text that runs backwards.
+fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// With such characters escaped.
+fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) {
+            printable.extend(c.escape_default());
+        } else {
+            printable.push(c);
+        }
+    }
+    printable
+}
+
 /// A corp that is misspelt would get a key that opens nothing.
 async fn known(database: &Database, ledger: &Ledger, corp: &CorpId) -> anyhow::Result<()> {
     if database.corps.contains(corp) || ledger.corps().get(corp).await?.is_some() {
@@ -151,7 +190,7 @@ fn table(keys: &[ApiKey], now_ms: u64) -> String {
         };
         let role = key.member.as_ref().map_or_else(
             || key.role.as_str().to_owned(),
-            |member| format!("{} {member}", key.role.as_str()),
+            |member| format!("{} {}", key.role.as_str(), printable(member.as_str())),
         );
         let ends = key.revoked_ms.or(key.expires_ms);
         text.push_str(&format!(
@@ -159,7 +198,7 @@ fn table(keys: &[ApiKey], now_ms: u64) -> String {
             key.id,
             moment(key.created_ms),
             ends.map_or_else(|| "never".to_owned(), moment),
-            key.name
+            printable(&key.name)
         ));
     }
     text
@@ -243,6 +282,17 @@ mod tests {
         assert_eq!(
             lines[3],
             [id, "admin", "revoked", made, "2026-12-11T14:38Z", "n"]
+        );
+        // Older versions took any name.
+        let old = ApiKey {
+            name: "a\u{1b}[31mred\nb\u{202e}c é 李".to_owned(),
+            ..key(None, None)
+        };
+        let old = table(&[old], now_ms);
+        assert_eq!(old.lines().count(), 2, "{old}");
+        assert!(
+            old.ends_with("a\\u{1b}[31mred\\nb\\u{202e}c é 李\n"),
+            "{old}"
         );
         // Columns stand below their heads.
         let at = text.lines().next().unwrap().find("NAME").unwrap();

@@ -85,6 +85,7 @@ async fn a_key_is_made_listed_and_revoked() {
 #[tokio::test]
 async fn what_makes_no_sense_makes_no_key() {
     let allocator = Allocator::new().await;
+    let long = "长".repeat(129);
     let rows: &[(&[&str], &str)] = &[
         (&["create"], "--role"),
         (
@@ -100,7 +101,21 @@ async fn what_makes_no_sense_makes_no_key() {
         (&["create", "--role", "admin", "--days", "0"], "0"),
         (&["create", "--role", "admin", "--days", "36501"], "36501"),
         (&["create", "--role", "admin", "--name", " "], "--name"),
+        (
+            &["create", "--role", "admin", "--name", "a\u{1b}[31mb\nc"],
+            "--name \"a\\u{1b}[31mb\\nc\": must be one line without control characters",
+        ),
+        (
+            &["create", "--role", "admin", "--name", &long],
+            "--name: must have at most 128 characters, and has 129",
+        ),
         (&["create", "--role", "member", "--corp", "ww1"], "--member"),
+        (
+            &[
+                "create", "--role", "member", "--corp", "ww1", "--member", "a b",
+            ],
+            "--member \"a b\": must be a userid of WeCom",
+        ),
         (
             &[
                 "create", "--role", "viewer", "--corp", "ww1", "--member", "m",
