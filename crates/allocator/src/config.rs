@@ -341,6 +341,8 @@ impl Config {
         }
         if let Err(inbox::Error::Config(problem)) = self.redis.check() {
             errors.push(Error::new("redis.url", problem.trim_start_matches("url: ")));
+        } else if settings::has_query(&self.redis.url) {
+            errors.push(Error::new("redis.url", settings::NO_QUERY));
         }
         errors
     }

@@ -233,6 +233,12 @@ impl Config {
                 "redis.url",
                 problem.trim_start_matches("url: ").to_owned(),
             );
+        } else {
+            wrong(
+                settings::has_query(&redis.url),
+                "redis.url",
+                settings::NO_QUERY.to_owned(),
+            );
         }
         errors
     }

@@ -17,6 +17,6 @@ pub use config::{Config as Merged, Value};
 pub use error::{Error, Errors};
 pub use list::list;
 pub use rule::Rule;
-pub use secret::{SecretRef, resolve};
+pub use secret::{NO_QUERY, SecretRef, has_query, resolve};
 pub use shown::{join, shown};
 pub use sources::{Sources, describe};

@@ -72,6 +72,16 @@ pub fn resolve(
     Ok(value.clone())
 }
 
+/// What [`has_query`] is refused with.
+pub const NO_QUERY: &str = "must have nothing behind ? or #: it would be passed over, and shown even if it is a password; \
+                            write user and password as in redis://user:password@host:6379, with %3F for ? and %23 for #";
+
+/// Whether an address, or one of several, has a part behind `?` or `#`. Only what stands before the host is known to be
+/// secret.
+pub fn has_query(urls: &SecretString) -> bool {
+    urls.expose_secret().contains(['?', '#'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

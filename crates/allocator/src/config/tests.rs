@@ -156,6 +156,8 @@ fn what_does_not_go_together_is_refused() {
         ),
         ("redis.url", "redis.url = 'redis//u:hush@h:1'"),
         ("redis.url", "redis.url = 'redis://a:1,redis://u:hush@b:2'"),
+        ("redis.url", "redis.url = 'redis://h:1?password=hush'"),
+        ("redis.url", "redis.url = 'redis://h:1/0#hush'"),
         ("redis.url", "redis.url = 'env:NOWHERE'"),
         (
             "redis.sentinel_password",
