@@ -293,6 +293,21 @@ impl Config {
         postgres.into_iter().chain(corps).collect()
     }
 
+    /// Corps whose ids differ in case only: WeCom has one of them at most, and its customers would be split.
+    fn twins(&self) -> Vec<Error> {
+        let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+        let mut errors = Vec::new();
+        for id in self.corps.keys() {
+            if let Some(other) = seen.insert(id.to_lowercase(), id) {
+                let problem = format!(
+                    "must differ from corps.{other} by more than capital and small letters: keep the one that WeCom's console shows"
+                );
+                errors.push(Error::new(settings::join("corps", id), problem));
+            }
+        }
+        errors
+    }
+
     /// Values that are right alone and wrong beside each other.
     fn conflicts(&self) -> Vec<Error> {
         let mut errors = Vec::new();
@@ -334,6 +349,7 @@ impl Config {
                 ": the call that waits for replicas would be given up first",
             );
         }
+        errors.extend(self.twins());
         let http = &self.http;
         if http.listen == http.admin_listen && http.listen.port() != 0 {
             let problem = format!("must be another address than http.listen, {}", http.listen);

@@ -184,6 +184,19 @@ fn what_does_not_go_together_is_refused() {
 }
 
 #[test]
+fn corps_differ_by_more_than_case() {
+    let twin = "[corps.WW1]\nagent_id = 1\nsecret = 'env:SECRET'\n";
+    let found = all_problems(&[CORP, twin], &env());
+    let [problem] = found.as_slice() else {
+        panic!("{found:?}")
+    };
+    assert!(
+        problem.starts_with("corps.ww1: must differ from corps.WW1 "),
+        "{problem}"
+    );
+}
+
+#[test]
 fn an_unknown_key_is_named_with_its_neighbours() {
     let rows = [
         (
