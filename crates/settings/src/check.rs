@@ -62,7 +62,12 @@ impl Place {
                 }
             }
             _ => {
-                let problem = format!("must be a table with the keys {}", self.names());
+                let names = self.names();
+                let problem = if names == "*" {
+                    "must be a table, with a table of its own for each name".to_owned()
+                } else {
+                    format!("must be a table with the keys {names}")
+                };
                 errors.push(Error::new(self.key.as_str(), problem));
             }
         }

@@ -185,6 +185,12 @@ impl Rule {
         if self.accepts(value) {
             return None;
         }
+        if matches!(self.kind, Kind::Named { .. }) {
+            // The rule, and its reason, are of the name.
+            let not =
+                shown::short(name, value).map_or_else(String::new, |it| format!(", not {it}"));
+            return Some(format!("must be a table{not}"));
+        }
         let mut problem = self.accepted();
         let hidden = matches!(self.kind, Kind::Secret | Kind::SecretOrValue);
         if let Some(value) = shown::short(name, value)

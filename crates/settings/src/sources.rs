@@ -98,24 +98,88 @@ fn without_value(text: String) -> String {
     }
 }
 
-/// TOML's own message quotes the line, which may hold a secret: keep the position only.
+/// TOML's own message quotes the line, which may hold a secret: place and reason only.
 fn syntax(error: &ConfigError, text: &str) -> String {
     let message = error.to_string();
-    let place = message
-        .lines()
-        .find(|line| line.contains("line "))
-        .unwrap_or_default();
-    let place = place.find("line ").map_or("", |at| &place[at..]);
-    if text.trim().is_empty() {
-        "is empty".to_owned()
-    } else {
-        format!("is not TOML: {place}")
+    match located(&message) {
+        Some((place, reason)) => format!("is not TOML: {place}: {reason}"),
+        None => format!(
+            "is not TOML: line {}: {}",
+            line_of(&message, text),
+            message.trim().replace("target type", "64 bits")
+        ),
     }
+}
+
+/// `TOML parse error at line 1, column 5`, three lines with the quoted one and a mark below it, then the reason.
+fn located(message: &str) -> Option<(&str, String)> {
+    let mut lines = message.lines();
+    let place = lines.next()?.strip_prefix("TOML parse error at ")?;
+    let reason: Vec<&str> = lines.skip(3).map(str::trim).collect();
+    Some((place, reason.join(" ").trim().to_owned()))
+}
+
+/// Of a number that does not fit nobody says the place: it is in the last line of the shortest beginning of the text
+/// that is refused for the same reason.
+fn line_of(message: &str, text: &str) -> usize {
+    let mut beginning = String::new();
+    let mut number = 0;
+    for line in text.split_inclusive('\n') {
+        beginning.push_str(line);
+        number += 1;
+        let layer = File::from_str(&beginning, FileFormat::Toml);
+        let read = config::Config::builder().add_source(layer).build();
+        if read.is_err_and(|error| error.to_string() == message) {
+            break;
+        }
+    }
+    number
 }
 
 #[cfg(test)]
 mod tests {
-    use super::dotted;
+    use std::collections::HashMap;
+
+    use super::{Sources, dotted};
+
+    #[test]
+    fn a_syntax_error_has_a_place_and_a_reason_and_no_value() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a.toml");
+        for (text, expected) in [
+            (
+                "a = 1\npassword = hush\n",
+                "is not TOML: line 2, column 12: ",
+            ),
+            ("a = 'hush\n", "is not TOML: line 1, column "),
+            (
+                "hush = 1\nhush = 2\n",
+                "is not TOML: line 2, column 1: duplicate key",
+            ),
+            (
+                "a = 1\n[hush]\nb = 99999999999999999999\nc = 'hush'\n",
+                "is not TOML: line 3: number too large to fit in 64 bits",
+            ),
+            (
+                "a = [\n1,\n99999999999999999999,\n]\n",
+                "is not TOML: line 4: number too large to fit in 64 bits",
+            ),
+            (
+                "a = 1e999",
+                "is not TOML: line 1: floating-point number overflowed",
+            ),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let sources = Sources {
+                files: vec![file.clone()],
+                env: HashMap::new(),
+            };
+            let problem = sources.merge("").unwrap_err().problem;
+            let reason = problem.rsplit(": ").next().unwrap();
+            assert!(problem.starts_with(expected), "{text}: {problem}");
+            assert!(reason.len() > 4 && !problem.contains("hush"), "{problem}");
+        }
+    }
 
     #[test]
     fn a_path_has_a_dot_behind_a_place() {

@@ -215,7 +215,7 @@ fn an_unknown_key_is_named_with_its_neighbours() {
             "[corps.'w w']",
             "corps.\"w w\": the name must be the corp's id, such as ww0123456789abcdef, not \"w w\"",
         ),
-        ("corps.ww1 = 3", "corps.ww1: must be "),
+        ("corps.ww1 = 3", "corps.ww1: must be a table, not 3"),
         (
             "[corps.ww2]\nsecret = 'env:SECRET'",
             "corps.ww2.agent_id: is missing: must be a whole number",

@@ -284,12 +284,20 @@ fn an_unknown_key_is_named_with_its_neighbours() {
         ),
         ("http = 3", "http: must be a table with the keys listen, "),
         (
+            "endpoints = 'x'",
+            "endpoints: must be a table, with a table of its own for each name",
+        ),
+        (
             "endpoints.sales.agentid = 1",
             "endpoints.sales.agentid: unknown key: endpoints.sales has corp_id, ",
         ),
         (
             "[endpoints.'a b']",
             "endpoints.\"a b\": the name must be 1 to 64 letters, digits, - or _, not \"a b\"",
+        ),
+        (
+            "endpoints.more = 3",
+            "endpoints.more: must be a table, not 3",
         ),
         (
             "[endpoints.more]",
