@@ -1,6 +1,8 @@
 //! Log lines on standard output, as JSON or as text. The gateway writes ids, counts and causes; secrets, plaintext and
 //! names never.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::config::{Config, Error, LogFormat};
@@ -14,7 +16,10 @@ pub fn start(config: &Config) -> Result<(), Error> {
             .json()
             .flatten_event(true)
             .boxed(),
-        LogFormat::Text => tracing_subscriber::fmt::layer().boxed(),
+        // Colours are for eyes: in a file or a pipe they are noise.
+        LogFormat::Text => tracing_subscriber::fmt::layer()
+            .with_ansi(std::io::stdout().is_terminal())
+            .boxed(),
     };
     tracing_subscriber::registry()
         .with(lines.with_filter(filter))

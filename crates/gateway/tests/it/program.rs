@@ -327,6 +327,29 @@ async fn a_broken_configuration_is_refused_at_once() {
     }
 }
 
+/// Text has colours on a terminal only.
+#[test]
+fn text_in_a_pipe_has_no_colours() {
+    let setup = Setup::new("redis://127.0.0.1:1").endpoint("sales", &App::new());
+    setup.write();
+    let mut child = command(&setup.file())
+        .env("PAIDAN__LOG__FORMAT", "text")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = lines
+        .map_while(Result::ok)
+        .find(|line| line.contains("listening"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let line = line.expect("it does not start");
+    assert!(
+        line.contains("INFO") && !line.contains('\u{1b}'),
+        "{line:?}"
+    );
+}
+
 /// Settings from the environment alone, lists included; unknown ones are refused by name.
 #[tokio::test]
 async fn the_environment_is_enough() {
