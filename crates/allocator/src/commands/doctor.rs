@@ -5,7 +5,7 @@ mod wecom;
 
 use std::{collections::HashMap, io::Write, process::ExitCode, time::Duration};
 
-use allocation::CorpId;
+use allocation::{CorpId, PoolId};
 use inbox::connect;
 use ledger::Ledger;
 use roster::Roster;
@@ -54,7 +54,11 @@ impl Check {
         }
     }
 
-    fn failed(name: impl Into<String>, error: &dyn std::error::Error, mend: &str) -> Self {
+    fn failed(
+        name: impl Into<String>,
+        error: &(dyn std::error::Error + 'static),
+        mend: &str,
+    ) -> Self {
         Self::new(name, Verdict::Failed, chain(error), mend)
     }
 }
@@ -99,6 +103,9 @@ async fn all(config: &Config, env: &HashMap<String, String>) -> Vec<Check> {
             && let Ok(corp) = CorpId::new(id.as_str())
         {
             checks.push(state(ledger, redis, &corp).await);
+        }
+        if let (Some(ledger), Some(pool)) = (&ledger, &corp.default_pool) {
+            checks.extend(default_pool(ledger, id, pool).await);
         }
         let key = format!("corps.{id}.secret");
         let secret = match corp.read_secret(id, env) {
@@ -207,6 +214,8 @@ async fn migrations(ledger: &Ledger) -> Check {
     }
 }
 
+const MEND_CALLBACK: &str = "give the whole URL of an endpoint (https://…/callback/<endpoint>), and check the proxy's route to the gateway";
+
 const MEND_TABLES: &str = "run `allocator migrate`";
 
 fn mend_ledger(error: &ledger::Error) -> &'static str {
@@ -250,9 +259,30 @@ async fn state(ledger: &Ledger, redis: &Redis, corp: &CorpId) -> Check {
     )
 }
 
+/// Whether the pool of customers without a channel is there; nothing if the ids are none.
+async fn default_pool(ledger: &Ledger, corp: &str, pool: &str) -> Option<Check> {
+    let name = format!("corps.{corp}.default_pool");
+    let (corp, pool) = (CorpId::new(corp).ok()?, PoolId::new(pool).ok()?);
+    Some(match ledger.pools().get(&corp, &pool).await {
+        Ok(Some(_)) => Check::new(name, Verdict::Ok, format!("{pool} is there"), ""),
+        Ok(None) => {
+            let mend = "make the pool, or name one that is there: a customer whose State names no channel needs it";
+            let found = format!("there is no pool {pool}");
+            Check::new(name, Verdict::Warning, found, mend)
+        }
+        Err(error) => Check::failed(name, &error, mend_ledger(&error)),
+    })
+}
+
 /// A callback address without parameters answers 400 when it is ours (and 404 when the endpoint is unknown).
 async fn reachable(url: &str) -> Check {
     let name = "callback address";
+    let is_web = reqwest::Url::parse(url)
+        .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    if !is_web {
+        let found = format!("{url:?} is no URL that begins with http:// or https://");
+        return Check::new(name, Verdict::Failed, found, MEND_CALLBACK);
+    }
     let client = match reqwest::Client::builder()
         .timeout(Duration::from_secs(5))
         .build()
@@ -268,7 +298,7 @@ async fn reachable(url: &str) -> Check {
             name,
             Verdict::Failed,
             format!("answers {}", answer.status()),
-            "give the whole URL of an endpoint (…/callback/<endpoint>), and check the proxy's route to the gateway",
+            MEND_CALLBACK,
         ),
         Err(error) => Check::new(
             name,
@@ -276,5 +306,27 @@ async fn reachable(url: &str) -> Check {
             error.without_url().to_string(),
             "the address cannot be reached from here: check DNS, certificate, proxy and firewall",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Verdict, reachable};
+
+    #[tokio::test]
+    async fn what_is_no_url_is_said_to_be_none() {
+        for wrong in [
+            "nonsense",
+            "",
+            "wecom.example.com:443/callback/main",
+            "file:///etc",
+        ] {
+            let check = reachable(wrong).await;
+            assert_eq!(check.verdict, Verdict::Failed);
+            assert!(
+                check.found.contains("is no URL") && check.mend.contains("the whole URL"),
+                "{check:?}"
+            );
+        }
     }
 }

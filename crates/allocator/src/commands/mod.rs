@@ -33,20 +33,34 @@ pub fn logging(env: &HashMap<String, String>) -> anyhow::Result<()> {
 
 /// An error and its causes on one line. What says its cause itself, as many do, does not say it twice, and what its cause
 /// begins with does not say it before.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let (mut text, mut source) = said(error);
     while let Some(cause) = source {
-        let cause_text = cause.to_string();
+        let (cause_text, next) = said(cause);
         if cause_text.starts_with(&text) {
             text = cause_text;
         } else if !text.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
         }
-        source = cause.source();
+        source = next;
     }
     text
+}
+
+/// What an error says, and its cause if that says more. Of Postgres the message alone: the line behind it is one of its
+/// own source text.
+fn said<'a>(
+    error: &'a (dyn std::error::Error + 'static),
+) -> (String, Option<&'a (dyn std::error::Error + 'static)>) {
+    if let Some(ledger::Error::NotMigrated(_)) = error.downcast_ref() {
+        let text = "the tables of this version are not there: run `allocator migrate`";
+        return (text.to_owned(), None);
+    }
+    match error.downcast_ref() {
+        Some(sqlx::Error::Database(database)) => (database.message().to_owned(), None),
+        _ => (error.to_string(), error.source()),
+    }
 }
 
 /// The ledger alone: for what needs nothing else of the configuration.

@@ -139,6 +139,20 @@ async fn each_fault_is_named_alone() {
     }
 }
 
+#[tokio::test]
+async fn a_default_pool_that_is_nowhere_is_a_warning() {
+    let stage = Stage::new(1).await;
+    let doctor = Doctor::new(&stage);
+    let mut text = std::fs::read_to_string(&doctor.file).unwrap();
+    text.push_str("default_pool = \"nopool\"\n");
+    std::fs::write(&doctor.file, text).unwrap();
+    let checks = doctor.run().await;
+    let check = &checks[&format!("corps.{}.default_pool", stage.world.corp)];
+    assert_eq!(check["verdict"], "warning", "{check}");
+    assert_eq!(check["found"], "there is no pool nopool");
+    assert!(check["mend"].as_str().unwrap().contains("make the pool"));
+}
+
 /// The stored token was got with the right secret and proves nothing of the one that is configured now.
 #[tokio::test]
 async fn the_secret_is_tried_itself_and_the_shared_token_stays() {

@@ -144,6 +144,27 @@ async fn what_makes_no_sense_makes_no_key() {
     );
 }
 
+/// What is to be done, and nothing of Postgres' own source.
+#[tokio::test]
+async fn without_tables_the_mend_is_named() {
+    let allocator = Allocator {
+        database: Database::empty().await,
+    };
+    for args in [
+        ["key", "list"].as_slice(),
+        &["key", "list", "--corp", "ww1"],
+        &["key", "create", "--role", "admin"],
+    ] {
+        let output = allocator.run(args);
+        assert!(!output.status.success(), "{args:?}");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stderr),
+            "error: the tables of this version are not there: run `allocator migrate`\n",
+            "{args:?}"
+        );
+    }
+}
+
 /// Nor does a migration that has nothing to do say anything but that.
 #[tokio::test]
 async fn a_second_migration_is_quiet() {
