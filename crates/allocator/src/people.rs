@@ -26,6 +26,8 @@ mod reading;
 
 pub use reading::{default_pool, look_again, refresh};
 
+/// Between two comparisons of everything, however often a pool is missed.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
 /// Everything is compared at least this often, changed or not.
 const WHOLE_EVERY: u32 = 12;
 /// How long the spelling of a name may take.
@@ -129,9 +131,13 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
             Ok(()) => {
                 backoff.reset();
                 let pause = Duration::from_millis(app.config.roster.sync_every_ms);
+                // A pool that is nowhere is missed with every customer.
+                let least = pause.min(LEAST_PAUSE);
+                sleep(least, &stop).await;
                 tokio::select! {
-                    _ = sleep(pause, &stop) => {}
+                    biased;
                     () = corp.pool_missed.notified() => last = Last::default(),
+                    _ = sleep(pause - least, &stop) => {}
                 }
             }
             Err(error) => {
@@ -141,10 +147,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                 } else {
                     tracing::warn!(corp = %corp.id, error = %with_causes(&error), "pools and members were not compared");
                 }
-                tokio::select! {
-                    _ = backoff.wait(&stop) => {}
-                    () = corp.pool_missed.notified() => {}
-                }
+                backoff.wait(&stop).await;
             }
         }
     }

@@ -12,6 +12,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use allocation::{LogEntry, Op};
@@ -26,6 +27,8 @@ use crate::{
     decide::LATE_MS,
 };
 
+/// How long the deliveries that nothing came of may be counted while the corp is closed.
+const COUNT: Duration = Duration::from_secs(1);
 /// Log entries looked at in one step.
 const PAGE: u32 = 500;
 
@@ -104,11 +107,14 @@ pub(super) async fn take_up(app: &App, corp: &CorpApp, generation: u64) -> Resul
         received_before_ms: Some(now_ms),
         ..DeliveryFilter::default()
     };
+    // Nobody is served before the corp is open: who cannot be counted soon is taken up uncounted.
     let table = app.ledger.deliveries();
-    let count = table.count(&corp.id, &pending, from_ms).await?;
-    if count.replayable == 0 {
-        return Ok(());
-    }
+    let count = table.count(&corp.id, &pending, from_ms);
+    let total = match tokio::time::timeout(COUNT, count).await {
+        Ok(Ok(count)) if count.replayable == 0 => return Ok(()),
+        Ok(Ok(count)) => count.matched,
+        Ok(Err(_)) | Err(_) => 0,
+    };
     let request = json!({
         "received_after": When(from_ms),
         "received_before": When(now_ms),
@@ -118,9 +124,9 @@ pub(super) async fn take_up(app: &App, corp: &CorpApp, generation: u64) -> Resul
     let trail = Trail::system(now_ms, "rebuild");
     app.ledger
         .operations()
-        .create(&corp.id, DELIVERIES, count.matched, &request, &trail)
+        .create(&corp.id, DELIVERIES, total, &request, &trail)
         .await?;
-    tracing::warn!(corp = %corp.id, generation, deliveries = count.matched, "deliveries that nothing came of are taken up again");
+    tracing::warn!(corp = %corp.id, generation, deliveries = total, "deliveries that nothing came of are taken up again");
     Ok(())
 }
 

@@ -255,33 +255,63 @@ async fn a_redis_that_lost_its_end_is_noticed_though_it_caught_up() {
     }
 }
 
-/// Redis is empty, and nobody kept what it did: the recorded delivery is all there is.
-#[tokio::test]
-async fn what_was_acknowledged_and_lost_with_redis_is_taken_up_from_the_ledger() {
+/// A delivery was recorded, decided and acknowledged, then Redis was emptied and who had kept what it did is dead; another
+/// process takes over.
+async fn lost_with_redis() -> (World, Console, Arc<App>, String) {
     let (world, console) = quiet_world(2).await;
     let channel = json!({"name": "x", "pool": "p1", "states": ["poster"]});
     console.put("/channels/c1", channel).await.ok();
     let delivery = world.decided(world.app(), &added("wmLost", "poster")).await;
     world.promote(&Replica(Vec::new())).await;
     let other = world.process(clock::system()).await;
-    let corp = &other.corps[&world.corp];
-    guard::look(&other, corp).await.unwrap();
+    (world, console, other, delivery)
+}
+
+/// The operation that a rebuild began is the only one, and takes the delivery up.
+async fn is_taken_up(world: &World, console: &Console, by: &App, delivery: &str, total: u64) {
     let begun = console.all("/operations").await;
     assert_eq!(begun.len(), 1, "{begun:?}");
     assert_eq!(begun[0]["kind"], "deliveries.replay");
-    assert_eq!(begun[0]["total"], 1);
+    assert_eq!(begun[0]["total"], total);
     let stop = CancellationToken::new();
-    assert!(work::turn(&other, corp, &stop).await.unwrap());
-    world.write(&other).await;
+    let corp = &by.corps[&world.corp];
+    assert!(work::turn(by, corp, &stop).await.unwrap());
+    world.write(by).await;
     let row = console.get(&format!("/deliveries/{delivery}")).await.ok();
     assert_eq!(row["outcome"], "waiting", "{row}");
     assert_eq!(console.all("/allocations").await.len(), 3);
+}
 
+#[tokio::test]
+async fn what_was_acknowledged_and_lost_with_redis_is_taken_up_from_the_ledger() {
+    let (world, console, other, delivery) = lost_with_redis().await;
+    let corp = &other.corps[&world.corp];
+    guard::look(&other, corp).await.unwrap();
+    is_taken_up(&world, &console, &other, &delivery, 1).await;
     guard::rebuild(&other, corp, Wanted::default())
         .await
         .unwrap();
     let operations = console.all("/operations").await;
     assert_eq!(operations.len(), 1, "nothing is left to be taken up");
+}
+
+/// The deliveries cannot be counted: the corp opens all the same, and they are taken up uncounted.
+#[tokio::test]
+async fn a_corp_does_not_stay_closed_for_deliveries_that_cannot_be_counted() {
+    let (world, console, other, delivery) = lost_with_redis().await;
+    let mut holder = world.database.connect().await;
+    sqlx::raw_sql("BEGIN; LOCK TABLE deliveries IN ACCESS EXCLUSIVE MODE")
+        .execute(&mut holder)
+        .await
+        .unwrap();
+    guard::look(&other, &other.corps[&world.corp])
+        .await
+        .unwrap();
+    sqlx::raw_sql("ROLLBACK")
+        .execute(&mut holder)
+        .await
+        .unwrap();
+    is_taken_up(&world, &console, &other, &delivery, 0).await;
 }
 
 /// An empty log of the right number is no proof: nothing could be compared when it goes on.

@@ -1,6 +1,6 @@
 //! What one process was told of channels and pools, and another decides by.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use allocation::{PoolId, SubjectKey};
 use allocator::{decide, decide::dirty, guard, people, reception::intake::WECOM};
@@ -11,6 +11,7 @@ use crate::{
     api_deliveries::added,
     api_support::{Console, Options, World},
     decide::read,
+    log_lost::eventually,
 };
 
 /// Two allocators with the pools `p1`, where unknown States lead, and `p2`.
@@ -158,9 +159,10 @@ async fn a_pool_put_while_the_corp_was_closed_is_told_when_it_opens() {
     guard::rebuild(app, corp, guard::Wanted::default())
         .await
         .unwrap();
-    while corp.roster.pool_versions(&p2).await.unwrap() == [None] {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    eventually("it is told", async || {
+        corp.roster.pool_versions(&p2).await.unwrap().remove(0)
+    })
+    .await;
     stop.cancel();
     people.await.unwrap();
 }
