@@ -69,20 +69,13 @@ local function general(first, out)
       if not p then return 'NO_POOL', '', '' end
       local e = find(list, pool_id)
       if e then return 'ALREADY', e.id, e.member end
-      local m
-      if p.v[WAITING] > 0 then
-        touch(p)
-        wake()
-      end
-      if p.v[WAITING] == 0 then m = pick(p) end
+      local m = take_turn(p)
       list.dirty = true
       if m then
-        assign(m)
         list[#list + 1] = { id = allocation, pool = pool_id, member = m.id, holder = holder, epoch = 0, settled = '0' }
         return 'ASSIGNED', allocation, m.id
       end
       wait(p, subject)
-      touch(p)
       list[#list + 1] = { id = allocation, pool = pool_id, member = '', holder = holder, epoch = 0, settled = '0' }
       return 'WAITING', allocation, ''
     end

@@ -24,7 +24,8 @@ return operation('reassign.1', {}, function()
   local allocation, pool_id, subject, to, epoch = ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
   local list = open(subject)
   local e = find(list, pool_id, allocation)
-  if not e then return { 'UNKNOWN', '', '' } end
+  -- A visitor sees one member's code: another one would be no use to him.
+  if not e or e.ends then return { 'UNKNOWN', '', '' } end
   if e.epoch ~= epoch then return { 'STALE', e.member, whole(e.epoch) } end
   local m
   if to ~= '' then

@@ -13,6 +13,10 @@
 -- Derived  state      any     {corp}:v1:waiting:<p>
 -- Derived  state      any     {corp}:v1:open:<s>
 -- Derived  state      any     {corp}:v1:request:<id>
+-- Derived  state      any     {corp}:v1:past:<s>
+-- Derived  state      any     {corp}:v1:slot:<id>
+-- Derived  state      any     {corp}:v1:slots:<c>\31<m>
+-- Derived  state      any     {corp}:v1:untold:<c>\31<m>
 --
 -- Returns  the next cursor, "0" after the last page
 -- Errors   STALE   another rebuild took over
@@ -23,11 +27,12 @@ local prefix = string.sub(KEYS[1], 1, -4)
 if redis.call("GET", prefix .. "rebuilding") ~= ARGV[1] then
   return redis.error_reply("STALE another rebuild took over")
 end
-local families = { "member:", "pool:", "config:", "class:", "least:", "waiting:", "open:", "request:" }
+local families = { "member:", "pool:", "config:", "class:", "least:", "waiting:", "open:", "request:", "past:",
+  "slot:", "slots:", "untold:" }
 local page = redis.call("SCAN", ARGV[2], "MATCH", prefix .. "*", "COUNT", 1000)
 for _, key in ipairs(page[2]) do
   local name = string.sub(key, #prefix + 1)
-  local ours = name == "corp" or name == "leases" or name == "log"
+  local ours = name == "corp" or name == "leases" or name == "holds" or name == "log"
   for _, family in ipairs(families) do
     ours = ours or string.sub(name, 1, #family) == family
   end

@@ -14,7 +14,8 @@
 --                        'a' for the largest
 --   least:<p>    zset    8 bytes of tie and the member -> load / weight
 --   waiting:<p>  zset    subject -> turn
---   open:<s>     text    allocations of a subject: id, pool, member or "", holder or "", epoch, settled
+--   open:<s>     text    allocations of a subject: id, pool, member or "", holder or "", epoch, settled; of a visit
+--                        more, see roster_visits.lua, where the keys of visits are listed, too
 --   request:<id> text    time and answer
 --
 -- Fair pools. Virtual time V = base + count / sum moves 1 / sum (the sum of weights of all who can be picked) with
@@ -275,9 +276,15 @@ local function load_open(subject, value)
   local list = {}
   if value then
     for record in string.gmatch(value, '[^\30]+') do
-      local id, p, m, holder, epoch, settled =
-        string.match(record, '^([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)$')
-      list[#list + 1] = { id = id, pool = p, member = m, holder = holder, epoch = tonumber(epoch), settled = settled }
+      local id, p, m, holder, epoch, settled, hold =
+        string.match(record, '^([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([01])(.*)$')
+      local e = { id = id, pool = p, member = m, holder = holder, epoch = tonumber(epoch), settled = settled }
+      if hold ~= '' then
+        local ends, channel, slot, lasts, rest =
+          string.match(hold, '^\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)$')
+        e.ends, e.channel, e.slot, e.hold, e.rest = tonumber(ends), channel, slot, tonumber(lasts), tonumber(rest)
+      end
+      list[#list + 1] = e
     end
   end
   opens[subject] = list
@@ -311,6 +318,8 @@ local function stop_waiting(pool_id, subject)
   end
 end
 
+-- include roster_visits.lua
+
 -- Frees what an entry holds: its member's load, or its place in the waiting list.
 local function release(e, subject)
   if e.member == '' then
@@ -322,7 +331,9 @@ end
 
 local function drop(list, at, subject)
   list.dirty = true
-  release(table.remove(list, at), subject)
+  local e = table.remove(list, at)
+  if e.ends then end_hold(subject, e) end
+  release(e, subject)
 end
 
 local function oldest(p)
@@ -351,14 +362,32 @@ local function wake()
       local e = find(list, p.id) or broken(subject .. ' waits for nothing')
       stop_waiting(p.id, subject)
       assign(m)
+      local whence = e.holder
+      if e.ends then end_hold(subject, e) end
       e.member, list.dirty = m.id, true
+      if e.ends then
+        begin_hold(subject, e)
+        whence = RECORD .. whole(e.ends) .. RECORD .. e.slot
+      end
       wake_left = wake_left - 1
       local n = #woken
-      woken[n + 1], woken[n + 2], woken[n + 3], woken[n + 4], woken[n + 5] = e.id, p.id, subject, m.id, e.holder
+      woken[n + 1], woken[n + 2], woken[n + 3], woken[n + 4], woken[n + 5] = e.id, p.id, subject, m.id, whence
     elseif ends_left == 0 then
       return
     end
   end
+end
+
+-- A new subject of the pool gets a member, whom this answers, or has to wait. Nobody overtakes one who waits.
+local function take_turn(p)
+  if p.v[WAITING] > 0 then
+    touch(p)
+    wake()
+  end
+  local m
+  if p.v[WAITING] == 0 then m = pick(p) end
+  if m then assign(m) else touch(p) end
+  return m
 end
 
 local function sweep()
@@ -387,7 +416,11 @@ local function open_value(list)
   local records = {}
   for i = 1, #list do
     local e = list[i]
-    records[i] = concat({ e.id, e.pool, e.member, e.holder, whole(e.epoch), e.settled }, FIELD)
+    local fields = { e.id, e.pool, e.member, e.holder, whole(e.epoch), e.settled }
+    if e.ends then
+      fields[7], fields[8], fields[9], fields[10], fields[11] = whole(e.ends), e.channel, e.slot, whole(e.hold), whole(e.rest)
+    end
+    records[i] = concat(fields, FIELD)
   end
   return concat(records, RECORD)
 end

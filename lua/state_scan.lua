@@ -9,17 +9,22 @@
 -- Derived  texts    string  {corp}:v1:config:<p>
 -- Derived  texts    string  {corp}:v1:open:<s>
 -- Derived  texts    string  {corp}:v1:request:<id>
+-- Derived  texts    string  {corp}:v1:past:<s>
+-- Derived  texts    string  {corp}:v1:slot:<id>
+-- Derived  holds    zset    {corp}:v1:holds
 -- Derived  sets     zset    {corp}:v1:class:<l>:<p>
 -- Derived  sets     zset    {corp}:v1:least:<p>
 -- Derived  sets     zset    {corp}:v1:waiting:<p>
+-- Derived  sets     zset    {corp}:v1:slots:<c>\31<m>
+-- Derived  sets     zset    {corp}:v1:untold:<c>\31<m>
 --
 -- Returns  {cursor, {{name, value}, …}, {{name, {member, score, …}}, …}}   cursor "0" after the last page
 -- Invariant  the log, `ready` and `rebuilding` are not part of it, nor are keys of other crates.
 -- Cost     O(page and what it holds)
 
 local prefix = string.sub(KEYS[1], 1, -4)
-local texts = { "member:", "pool:", "config:", "open:", "request:" }
-local sets = { "class:", "least:", "waiting:" }
+local texts = { "member:", "pool:", "config:", "open:", "request:", "past:", "slot:" }
+local sets = { "class:", "least:", "waiting:", "slots:", "untold:" }
 local function one_of(name, families)
   for _, family in ipairs(families) do
     if string.sub(name, 1, #family) == family then return true end
@@ -33,7 +38,7 @@ for _, key in ipairs(page[2]) do
   if name == "corp" or one_of(name, texts) then
     local value = redis.call("GET", key)
     if value then strings[#strings + 1] = { name, value } end
-  elseif name == "leases" or one_of(name, sets) then
+  elseif name == "leases" or name == "holds" or one_of(name, sets) then
     sorted[#sorted + 1] = { name, redis.call("ZRANGE", key, 0, -1, "WITHSCORES") }
   end
 end

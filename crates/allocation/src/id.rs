@@ -100,6 +100,16 @@ text_id!(
     ChannelId, "channel", 64, |text| Ok(text)
 );
 text_id!(
+    /// A slot: the State of a contact way that stands for one visit at a time. WeCom takes 30 characters.
+    SlotId, "slot", 30, |text| {
+        if text.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c)) {
+            Ok(text)
+        } else {
+            Err(Error::Text { what: "slot", problem: "has a character that is not allowed" })
+        }
+    }
+);
+text_id!(
     /// A member's userid in its key form: WeCom's ids ignore case, so ASCII letters are lower case here.
     MemberId, "member", 64, |text| Ok(text.to_ascii_lowercase())
 );

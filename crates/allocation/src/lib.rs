@@ -14,11 +14,14 @@ mod op;
 mod outcome;
 mod pool;
 mod text;
+mod visit;
 mod weight;
 
 pub use dump::{Dump, Value};
 pub use error::Error;
-pub use id::{AllocationId, ChannelId, CorpId, MemberId, PoolId, Reason, RequestId, SubjectKey};
+pub use id::{
+    AllocationId, ChannelId, CorpId, MemberId, PoolId, Reason, RequestId, SlotId, SubjectKey,
+};
 pub use log::LogEntry;
 pub use op::{
     Assignment, Closing, Op, PresenceChange, Reassignment, Request, SetMember, Settlement,
@@ -26,8 +29,10 @@ pub use op::{
 };
 pub use outcome::{
     Answer, Closed, Decision, MemberChange, Outcome, PoolChange, Reassigned, Settled, Woken,
+    WokenHold,
 };
 pub use pool::{PoolConfig, Strategy};
+pub use visit::{Confirmation, Confirmed, Expired, Match, SetSlots, SlotsChange, Visit, Visited};
 pub use weight::Weight;
 
 /// Requests, closings or presence changes in one call of a script.
@@ -42,6 +47,9 @@ pub const MAX_WEIGHTS: usize = 16;
 pub const MAX_MEMBERS: usize = 10_000;
 /// Members that one reassignment may leave out.
 pub const MAX_EXCLUDED: usize = 64;
+/// How long it is remembered whom a visitor saw after his hold ended: he may still add the member, and if he did, he
+/// is told so.
+pub const VISIT_MEMORY_MS: u64 = 24 * 60 * 60 * 1000;
 /// How long a request id is remembered.
 pub const REQUEST_MEMORY_MS: u64 = 24 * 60 * 60 * 1000;
 

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::id::{AllocationId, MemberId, PoolId, Reason, RequestId, SubjectKey};
 use crate::pool::{PoolConfig, Strategy};
 use crate::text::{FIELD, Fields, optional};
+use crate::visit::{Confirmation, SetSlots, Visit};
 use crate::weight::Weight;
 
 /// Asks who gets a subject.
@@ -109,6 +110,13 @@ pub enum Op {
         pool: PoolId,
         limit: u32,
     },
+    Visit(Vec<Visit>),
+    Confirm(Vec<Confirmation>),
+    /// Ends at most `limit` holds and memories whose time is over.
+    Expire {
+        limit: u32,
+    },
+    SetSlots(SetSlots),
     /// Changes nothing; carries a payload into the log.
     Note,
     /// The state was written anew: everybody is off until the next heartbeat.
@@ -125,7 +133,12 @@ impl Op {
             Op::Close(closings) => closings.len(),
             Op::Presence(changes) => changes.len(),
             Op::SetPool(pool) => pool.members.len(),
-            Op::Wake { limit, .. } => usize::try_from(*limit).unwrap_or(usize::MAX),
+            Op::Visit(visits) => visits.len(),
+            Op::Confirm(confirmations) => confirmations.len(),
+            Op::SetSlots(slots) => slots.add.len() + slots.remove.len(),
+            Op::Wake { limit, .. } | Op::Expire { limit } => {
+                usize::try_from(*limit).unwrap_or(usize::MAX)
+            }
             Op::Settle(_)
             | Op::Reassign(_)
             | Op::SetMember(_)
@@ -148,6 +161,10 @@ impl Op {
             Op::SetPool(_) => "set_pool.1",
             Op::RemovePool { .. } => "remove_pool.1",
             Op::Wake { .. } => "wake.1",
+            Op::Visit(_) => "visit.1",
+            Op::Confirm(_) => "confirm.1",
+            Op::Expire { .. } => "expire.1",
+            Op::SetSlots(_) => "set_slots.1",
             Op::Note => "note.1",
             Op::Rebuilt { .. } => "rebuilt.1",
         }
@@ -210,6 +227,12 @@ impl Op {
             }
             Op::RemovePool { pool, version } => vec![pool.to_string(), version.to_string()],
             Op::Wake { pool, limit } => vec![pool.to_string(), limit.to_string()],
+            Op::Visit(visits) => visits.iter().flat_map(Visit::args).collect(),
+            Op::Confirm(confirmations) => {
+                confirmations.iter().flat_map(Confirmation::args).collect()
+            }
+            Op::Expire { limit } => vec![limit.to_string()],
+            Op::SetSlots(slots) => slots.args(),
             Op::Note => Vec::new(),
             Op::Rebuilt { generation } => vec![generation.to_string()],
         }
@@ -266,6 +289,12 @@ impl Op {
                 pool: fields.parse()?,
                 limit: fields.parse()?,
             },
+            "visit.1" => Op::Visit(many(&mut fields, Visit::parse)?),
+            "confirm.1" => Op::Confirm(many(&mut fields, Confirmation::parse)?),
+            "expire.1" => Op::Expire {
+                limit: fields.parse()?,
+            },
+            "set_slots.1" => Op::SetSlots(SetSlots::parse(&mut fields)?),
             "note.1" => Op::Note,
             "rebuilt.1" => Op::Rebuilt {
                 generation: fields.parse()?,

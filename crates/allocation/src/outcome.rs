@@ -2,9 +2,10 @@
 //! fields. The scripts write it, the log and the ledger keep it.
 
 use crate::error::Error;
-use crate::id::{AllocationId, MemberId, PoolId, SubjectKey};
+use crate::id::{AllocationId, MemberId, PoolId, SlotId, SubjectKey};
 use crate::op::Op;
 use crate::text::{Fields, join, optional};
+use crate::visit::{Confirmed, Expired, SlotsChange, Visited};
 
 /// The answer to one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,68 @@ pub struct Woken {
     pub member: MemberId,
     /// The member who had the customer at WeCom when it was asked; may be the chosen one.
     pub holder: Option<MemberId>,
+    /// It is a visitor, who is held now.
+    pub hold: Option<WokenHold>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WokenHold {
+    pub until_ms: u64,
+    pub slot: Option<SlotId>,
+}
+
+/// Begins the last field of a woken visitor: end of the hold and slot stand where others have their holder.
+const HOLD: char = '\u{1e}';
+
+impl Woken {
+    fn fields(&self) -> [String; 5] {
+        let last = match &self.hold {
+            Some(hold) => format!(
+                "{HOLD}{}{HOLD}{}",
+                hold.until_ms,
+                optional(hold.slot.as_ref())
+            ),
+            None => optional(self.holder.as_ref()),
+        };
+        [
+            self.allocation.to_string(),
+            self.pool.to_string(),
+            self.subject.to_string(),
+            self.member.to_string(),
+            last,
+        ]
+    }
+
+    fn parse(fields: &mut Fields<'_>) -> Result<Self, Error> {
+        let mut woken = Self {
+            allocation: fields.parse()?,
+            pool: fields.parse()?,
+            subject: fields.parse()?,
+            member: fields.parse()?,
+            holder: None,
+            hold: None,
+        };
+        let last = fields.next()?;
+        let unreadable = |_| Error::unreadable("woken", last);
+        match last.strip_prefix(HOLD) {
+            Some(hold) => {
+                let (until, slot) = hold
+                    .split_once(HOLD)
+                    .ok_or_else(|| Error::unreadable("woken", last))?;
+                let until_ms = until
+                    .parse()
+                    .map_err(|_| Error::unreadable("woken", last))?;
+                let slot = match slot {
+                    "" => None,
+                    slot => Some(slot.parse().map_err(unreadable)?),
+                };
+                woken.hold = Some(WokenHold { until_ms, slot });
+            }
+            None if last.is_empty() => {}
+            None => woken.holder = Some(last.parse().map_err(unreadable)?),
+        }
+        Ok(woken)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -126,6 +189,14 @@ pub enum Answer {
     Reassigned(Reassigned),
     Member(MemberChange),
     Pool(PoolChange),
+    Visited(Vec<Visited>),
+    Confirmed(Vec<Confirmed>),
+    Expired {
+        /// Holds and memories that were looked at; as many as the limit: there may be more.
+        taken: u32,
+        expired: Vec<Expired>,
+    },
+    Slots(SlotsChange),
     /// Presence, wake, note, rebuilt: nothing beyond the woken.
     Ok,
 }
@@ -146,15 +217,7 @@ impl Outcome {
             if self.more { "1" } else { "0" }.to_owned(),
             self.woken.len().to_string(),
         ];
-        for woken in &self.woken {
-            fields.extend([
-                woken.allocation.to_string(),
-                woken.pool.to_string(),
-                woken.subject.to_string(),
-                woken.member.to_string(),
-                optional(woken.holder.as_ref()),
-            ]);
-        }
+        fields.extend(self.woken.iter().flat_map(Woken::fields));
         match &self.answer {
             Answer::Decided(decisions) => {
                 for decision in decisions {
@@ -214,6 +277,17 @@ impl Outcome {
                 };
                 fields.extend([word.to_owned(), version]);
             }
+            Answer::Visited(visited) => fields.extend(visited.iter().flat_map(Visited::fields)),
+            Answer::Confirmed(confirmed) => {
+                fields.extend(confirmed.iter().flat_map(Confirmed::fields));
+            }
+            Answer::Expired { taken, expired } => {
+                fields.push(taken.to_string());
+                fields.extend(expired.iter().flat_map(Expired::fields));
+            }
+            Answer::Slots(change) => {
+                fields.extend([change.added.to_string(), change.removed.to_string()]);
+            }
             Answer::Ok => {}
         }
         join(&fields)
@@ -226,13 +300,7 @@ impl Outcome {
         let n_woken: usize = fields.parse()?;
         let mut woken = Vec::new();
         for _ in 0..n_woken {
-            woken.push(Woken {
-                allocation: fields.parse()?,
-                pool: fields.parse()?,
-                subject: fields.parse()?,
-                member: fields.parse()?,
-                holder: fields.optional()?,
-            });
+            woken.push(Woken::parse(&mut fields)?);
         }
         let answer = parse_answer(op, &mut fields)?;
         fields.end()?;
@@ -304,6 +372,26 @@ fn parse_answer(op: &Op, fields: &mut Fields<'_>) -> Result<Answer, Error> {
                 (other, _) => return Err(Error::unreadable("pool change", other)),
             })
         }
+        Op::Visit(visits) => {
+            let visited = visits.iter().map(|_| Visited::parse(fields));
+            Answer::Visited(visited.collect::<Result<_, _>>()?)
+        }
+        Op::Confirm(confirmations) => {
+            let confirmed = confirmations.iter().map(|_| Confirmed::parse(fields));
+            Answer::Confirmed(confirmed.collect::<Result<_, _>>()?)
+        }
+        Op::Expire { .. } => {
+            let taken = fields.parse()?;
+            let mut expired = Vec::new();
+            while !fields.is_empty() {
+                expired.push(Expired::parse(fields)?);
+            }
+            Answer::Expired { taken, expired }
+        }
+        Op::SetSlots(_) => Answer::Slots(SlotsChange {
+            added: fields.parse()?,
+            removed: fields.parse()?,
+        }),
         Op::Presence(_) | Op::Wake { .. } | Op::Note | Op::Rebuilt { .. } => Answer::Ok,
     })
 }

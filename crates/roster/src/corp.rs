@@ -1,9 +1,10 @@
 //! The operations as typed methods.
 
 use allocation::{
-    Answer, Closed, Closing, CorpId, Decision, MAX_BATCH, MAX_EXCLUDED, MemberChange, Op, Outcome,
-    PoolChange, PoolConfig, PoolId, PresenceChange, Reassigned, Reassignment, Request, SetMember,
-    Settled, Settlement,
+    Answer, Closed, Closing, Confirmation, Confirmed, CorpId, Decision, Expired, MAX_BATCH,
+    MAX_EXCLUDED, MemberChange, Op, Outcome, PoolChange, PoolConfig, PoolId, PresenceChange,
+    Reassigned, Reassignment, Request, SetMember, SetSlots, Settled, Settlement, SlotsChange,
+    Visit, Visited,
 };
 
 use crate::call::{self, Applied};
@@ -195,6 +196,82 @@ impl<C: Connection> CorpRoster<C> {
     ) -> Result<Applied<()>, Error> {
         let op = Op::Wake { pool, limit };
         pick(self.apply(&op, payload, now_ms).await?, only_ok)
+    }
+
+    /// Says whom at most [`MAX_BATCH`] visitors see; answers in their order.
+    pub async fn visit(
+        &self,
+        visits: Vec<Visit>,
+        payload: &str,
+        now_ms: Option<u64>,
+    ) -> Result<Applied<Vec<Visited>>, Error> {
+        if visits.len() > MAX_BATCH {
+            return Err(Error::TooMany);
+        }
+        let applied = self.apply(&Op::Visit(visits), payload, now_ms).await?;
+        pick(applied, |answer| match answer {
+            Answer::Visited(visited) => Some(visited),
+            _ => None,
+        })
+    }
+
+    /// Finds the visits of at most [`MAX_BATCH`] customers who came by our ways; answers in their order.
+    pub async fn confirm(
+        &self,
+        confirmations: Vec<Confirmation>,
+        payload: &str,
+        now_ms: Option<u64>,
+    ) -> Result<Applied<Vec<Confirmed>>, Error> {
+        if confirmations.len() > MAX_BATCH {
+            return Err(Error::TooMany);
+        }
+        let op = Op::Confirm(confirmations);
+        pick(
+            self.apply(&op, payload, now_ms).await?,
+            |answer| match answer {
+                Answer::Confirmed(confirmed) => Some(confirmed),
+                _ => None,
+            },
+        )
+    }
+
+    /// Ends holds whose time is over and forgets old memories: at most `limit` together, at most [`MAX_BATCH`]. Answers
+    /// how many were taken, and the holds among them.
+    pub async fn expire(
+        &self,
+        limit: u32,
+        payload: &str,
+        now_ms: Option<u64>,
+    ) -> Result<Applied<(u32, Vec<Expired>)>, Error> {
+        let limit = limit.min(MAX_BATCH as u32);
+        let op = Op::Expire { limit };
+        pick(
+            self.apply(&op, payload, now_ms).await?,
+            |answer| match answer {
+                Answer::Expired { taken, expired } => Some((taken, expired)),
+                _ => None,
+            },
+        )
+    }
+
+    /// Slots that may be lent, or must not be lent any more: at most [`MAX_BATCH`]. Doing it twice is doing it once.
+    pub async fn set_slots(
+        &self,
+        change: SetSlots,
+        payload: &str,
+        now_ms: Option<u64>,
+    ) -> Result<Applied<SlotsChange>, Error> {
+        if change.add.len() + change.remove.len() > MAX_BATCH {
+            return Err(Error::TooMany);
+        }
+        let op = Op::SetSlots(change);
+        pick(
+            self.apply(&op, payload, now_ms).await?,
+            |answer| match answer {
+                Answer::Slots(change) => Some(change),
+                _ => None,
+            },
+        )
     }
 
     /// Writes a payload into the log, nothing else.

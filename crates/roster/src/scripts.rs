@@ -15,8 +15,9 @@ macro_rules! lua {
 }
 
 /// What a line `-- include <file>` stands for; an included file may include a later one.
-const INCLUDES: [(&str, &str); 3] = [
+const INCLUDES: [(&str, &str); 4] = [
     ("-- include roster_state.lua\n", lua!("roster_state.lua")),
+    ("-- include roster_visits.lua\n", lua!("roster_visits.lua")),
     ("-- include roster_pool.lua\n", lua!("roster_pool.lua")),
     ("-- include roster_choose.lua\n", lua!("roster_choose.lua")),
 ];
@@ -107,6 +108,10 @@ scripts!(
     set_pool,
     remove_pool,
     wake,
+    visit,
+    confirm,
+    expire,
+    set_slots,
     note,
     rebuild_begin,
     rebuild_wipe,
@@ -129,6 +134,10 @@ impl Scripts {
             Op::SetPool(_) => &self.set_pool,
             Op::RemovePool { .. } => &self.remove_pool,
             Op::Wake { .. } => &self.wake,
+            Op::Visit(_) => &self.visit,
+            Op::Confirm(_) => &self.confirm,
+            Op::Expire { .. } => &self.expire,
+            Op::SetSlots(_) => &self.set_slots,
             Op::Note => &self.note,
             Op::Rebuilt { .. } => &self.rebuild_open,
         }

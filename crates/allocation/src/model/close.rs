@@ -37,13 +37,23 @@ impl Call<'_> {
 
     /// Ends one allocation.
     pub(super) fn drop_open(&mut self, open: &Open, subject: &SubjectKey) {
+        self.take_out(subject, &open.pool);
+        self.end_hold(subject, open);
+        self.release(open, subject);
+    }
+
+    pub(super) fn take_out(&mut self, subject: &SubjectKey, pool: &PoolId) {
         if let Some(list) = self.corp.opens.get_mut(subject) {
-            list.retain(|other| other.pool != open.pool);
+            list.retain(|other| other.pool != *pool);
             if list.is_empty() {
                 self.corp.opens.remove(subject);
             }
         }
-        self.release(open, subject);
+    }
+
+    pub(super) fn open_in(&self, subject: &SubjectKey, pool: &PoolId) -> Option<Open> {
+        let list = self.corp.opens.get(subject)?;
+        list.iter().find(|open| open.pool == *pool).cloned()
     }
 
     /// The subject's entry in the pool, if it is this allocation.

@@ -1,6 +1,7 @@
 //! Who gets a subject.
 
 use super::{Call, Open, Remembered};
+use crate::id::{MemberId, PoolId, SubjectKey};
 use crate::op::Request;
 use crate::outcome::Decision;
 
@@ -58,22 +59,7 @@ impl Call<'_> {
                 member: open.member.clone(),
             };
         }
-        // Nobody overtakes one who waits.
-        if self.has_waiting(&request.pool) {
-            self.touch(&request.pool);
-            self.wake();
-        }
-        let member = match self.has_waiting(&request.pool) {
-            true => None,
-            false => self.pick(&request.pool),
-        };
-        match &member {
-            Some(member) => self.assign(member),
-            None => {
-                self.wait(&request.pool, request.subject);
-                self.touch(&request.pool);
-            }
-        }
+        let member = self.take_turn(&request.pool, request.subject);
         let list = self.corp.opens.entry(request.subject).or_default();
         list.push(Open {
             id: request.allocation,
@@ -82,11 +68,33 @@ impl Call<'_> {
             holder: request.holder.clone(),
             epoch: 0,
             settled: false,
+            hold: None,
         });
         let allocation = request.allocation;
         match member {
             Some(member) => Decision::Assigned { allocation, member },
             None => Decision::Waiting { allocation },
         }
+    }
+
+    /// A new subject of the pool gets a member, or stands in the waiting list.
+    pub(super) fn take_turn(&mut self, pool: &PoolId, subject: SubjectKey) -> Option<MemberId> {
+        // Nobody overtakes one who waits.
+        if self.has_waiting(pool) {
+            self.touch(pool);
+            self.wake();
+        }
+        let member = match self.has_waiting(pool) {
+            true => None,
+            false => self.pick(pool),
+        };
+        match &member {
+            Some(member) => self.assign(member),
+            None => {
+                self.wait(pool, subject);
+                self.touch(pool);
+            }
+        }
+        member
     }
 }

@@ -63,6 +63,7 @@ impl Corp {
             let text = records.join(&RECORD.to_string());
             keys.insert(format!("open:{subject}"), Value::Bytes(text.into_bytes()));
         }
+        self.dump_visits(&mut keys);
         for (id, request) in &self.requests {
             if !request.is_over(self.at_ms) {
                 let text = request_text(request);
@@ -81,7 +82,11 @@ fn pack(numbers: &[f64]) -> Vec<u8> {
 }
 
 /// Redis knows no empty set.
-fn put_sorted(keys: &mut BTreeMap<String, Value>, key: String, entries: Vec<(Vec<u8>, f64)>) {
+pub(super) fn put_sorted(
+    keys: &mut BTreeMap<String, Value>,
+    key: String,
+    entries: Vec<(Vec<u8>, f64)>,
+) {
     if !entries.is_empty() {
         keys.insert(key, Value::Sorted(entries));
     }
@@ -159,14 +164,24 @@ fn config_text(config: &Config) -> String {
 }
 
 fn open_text(open: &Open) -> String {
-    join(&[
+    let mut fields = vec![
         open.id.to_string(),
         open.pool.to_string(),
         optional(open.member.as_ref()),
         optional(open.holder.as_ref()),
         open.epoch.to_string(),
         if open.settled { "1" } else { "0" }.to_owned(),
-    ])
+    ];
+    if let Some(hold) = &open.hold {
+        fields.extend([
+            hold.until_ms.to_string(),
+            hold.channel.to_string(),
+            optional(hold.slot.as_ref()),
+            hold.hold_ms.to_string(),
+            hold.rest_ms.to_string(),
+        ]);
+    }
+    join(&fields)
 }
 
 fn request_text(request: &Remembered) -> String {

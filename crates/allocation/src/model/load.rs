@@ -6,6 +6,7 @@ use super::configure::{Config, Content};
 use super::dump::{RECORD, strategy_number};
 use super::member::{Member, Place};
 use super::pool::{Class, Pool, Score};
+use super::slots::Hold;
 use super::{Corp, Open, Remembered};
 use crate::dump::{Dump, Value};
 use crate::error::Error;
@@ -15,7 +16,7 @@ use crate::pool::Strategy;
 use crate::text::Fields;
 use crate::weight::Weight;
 
-fn unreadable(problem: impl Into<String>) -> Error {
+pub(super) fn unreadable(problem: impl Into<String>) -> Error {
     Error::unreadable("dump", problem)
 }
 
@@ -60,6 +61,8 @@ impl Corp {
                 let list = records.collect::<Result<_, _>>()?;
                 self.opens.insert(subject.parse()?, list);
             }
+            Some(("past", subject)) => self.read_pasts(subject, text(bytes)?)?,
+            Some(("slot", id)) => self.read_slot(id, text(bytes)?)?,
             Some(("request", id)) => {
                 self.remember(id.parse()?, read_request(text(bytes)?)?);
             }
@@ -75,6 +78,14 @@ impl Corp {
                     self.leases.insert((*end as u64, text(member)?.parse()?));
                 }
             }
+            None if key == "holds" => {
+                for (name, end) in entries {
+                    let name = text(name)?.to_owned();
+                    self.slots.ends.insert((*end as u64, name));
+                }
+            }
+            Some(("slots", whose)) => self.read_free(whose, entries)?,
+            Some(("untold", whose)) => self.read_untold(whose, entries)?,
             Some(("class", rest)) => {
                 let (letter, id) = rest
                     .split_once(':')
@@ -117,7 +128,7 @@ impl Corp {
     }
 }
 
-fn text(bytes: &[u8]) -> Result<&str, Error> {
+pub(super) fn text(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| unreadable("it is no text"))
 }
 
@@ -238,6 +249,16 @@ fn read_open(text: &str) -> Result<Open, Error> {
         holder: fields.optional()?,
         epoch: fields.parse()?,
         settled: fields.next()? == "1",
+        hold: match fields.is_empty() {
+            true => None,
+            false => Some(Hold {
+                until_ms: fields.parse()?,
+                channel: fields.parse()?,
+                slot: fields.optional()?,
+                hold_ms: fields.parse()?,
+                rest_ms: fields.parse()?,
+            }),
+        },
     };
     fields.end()?;
     Ok(open)

@@ -7,6 +7,7 @@
 
 mod close;
 mod configure;
+mod confirm;
 mod decide;
 mod dump;
 mod load;
@@ -17,9 +18,12 @@ mod presence;
 mod reassign;
 mod rows;
 mod settle;
+mod slots;
+mod slots_dump;
 #[cfg(test)]
 mod tests;
 mod view;
+mod visit;
 mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,9 +38,10 @@ use crate::{MAX_LEASE_ENDS, MAX_WAKE, REQUEST_MEMORY_MS};
 use configure::Config;
 use member::Member;
 use pool::Pool;
+use slots::{Hold, Slots};
 use waiting::Waiting;
 
-pub use view::{AllocationView, MemberView, Share};
+pub use view::{AllocationView, HoldView, MemberView, Share, SlotView};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
@@ -58,6 +63,7 @@ pub struct Corp {
     requests: BTreeMap<RequestId, Remembered>,
     /// The same by age, to forget them.
     requests_by_age: BTreeSet<(u64, RequestId)>,
+    slots: Slots,
 }
 
 /// An open or waiting allocation.
@@ -72,6 +78,8 @@ struct Open {
     holder: Option<MemberId>,
     epoch: u64,
     settled: bool,
+    /// It is a visitor's, who has not added the member yet.
+    hold: Option<Hold>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -199,6 +207,10 @@ impl Call<'_> {
             Op::SetPool(config) => Answer::Pool(self.set_pool(config)),
             Op::RemovePool { pool, version } => Answer::Pool(self.remove_pool(pool, *version)),
             Op::Wake { pool, limit } => self.wake_pool(pool, *limit),
+            Op::Visit(visits) => Answer::Visited(self.visit(visits)),
+            Op::Confirm(confirmations) => Answer::Confirmed(self.confirm(confirmations)),
+            Op::Expire { limit } => self.expire(*limit),
+            Op::SetSlots(change) => Answer::Slots(self.set_slots(change)),
             Op::Note => Answer::Ok,
             Op::Rebuilt { .. } => self.all_off(),
         }

@@ -220,6 +220,13 @@ impl Pool {
         class.put(member, score);
     }
 
+    /// Changes the credit of a member who can be picked.
+    pub(super) fn pay(&mut self, member: &MemberId, weight: Weight, amount: f64) {
+        let class = self.class(weight);
+        let score = class.scores[member] - amount;
+        class.put(member, score);
+    }
+
     /// Credit of a member who can be picked.
     pub(super) fn credit(&self, member: &MemberId, weight: Weight) -> Option<f64> {
         let class = self.classes.iter().find(|class| class.weight == weight)?;

@@ -11,6 +11,10 @@ impl Call<'_> {
         let Some(mut open) = self.find(subject, &reassignment.pool, reassignment.allocation) else {
             return Reassigned::Unknown;
         };
+        if open.hold.is_some() {
+            // The visitor sees one member's code: another one would be no use to him.
+            return Reassigned::Unknown;
+        }
         if open.epoch != reassignment.expect_epoch {
             return Reassigned::Stale {
                 member: open.member,

@@ -1,6 +1,7 @@
 //! A state made of what is known of members, pools and open allocations, for a log that cannot be folded.
 
-use super::{AllocationView, Call, Corp, Open};
+use super::slots::{Hold, Slot, SlotState, hold_name};
+use super::{AllocationView, Call, Corp, HoldView, Open};
 use crate::op::{Op, SetMember};
 use crate::pool::PoolConfig;
 
@@ -38,6 +39,9 @@ impl Call<'_> {
             }
             None => self.wait(&view.pool, view.subject),
         }
+        if let Some(hold) = &view.hold {
+            self.stand_held(&view, hold);
+        }
         let list = self.corp.opens.entry(view.subject).or_default();
         list.push(Open {
             id: view.allocation,
@@ -46,6 +50,39 @@ impl Call<'_> {
             holder: view.holder,
             epoch: view.epoch,
             settled: view.settled,
+            hold: view.hold.map(|hold| Hold {
+                until_ms: hold.until_ms,
+                channel: hold.channel,
+                slot: hold.slot,
+                hold_ms: hold.hold_ms,
+                rest_ms: hold.rest_ms,
+            }),
         });
+    }
+
+    fn stand_held(&mut self, view: &AllocationView, hold: &HoldView) {
+        let name = hold_name(&view.subject, &view.pool);
+        self.corp.slots.ends.insert((hold.until_ms, name));
+        let Some(member) = view.member.clone() else {
+            return;
+        };
+        let whose = (view.subject, view.pool.clone());
+        match hold.slot.clone() {
+            Some(slot) => {
+                let lent = Slot {
+                    channel: hold.channel.clone(),
+                    member,
+                    state: SlotState::Lent,
+                    last: Some(whose),
+                };
+                self.corp.slots.slots.insert(slot, lent);
+            }
+            None => {
+                let turn = self.corp.turn();
+                let key = (hold.channel.clone(), member);
+                let untold = self.corp.slots.untold.entry(key).or_default();
+                untold.insert(turn, whose);
+            }
+        }
     }
 }

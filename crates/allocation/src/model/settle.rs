@@ -22,6 +22,10 @@ impl Call<'_> {
         {
             return Settled::Stale { member: former };
         }
+        if open.hold.is_some() && !matches!(outcome, SettlementOutcome::Void(_)) {
+            // Only the customer's coming says what becomes of a visit.
+            return Settled::Unknown;
+        }
         match outcome {
             SettlementOutcome::Void(_) => {
                 self.drop_open(&open, subject);

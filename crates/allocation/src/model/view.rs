@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::Corp;
-use crate::id::{AllocationId, MemberId, PoolId, Reason, SubjectKey};
+use super::slots::{SlotState, hold_name, past_name};
+use crate::id::{AllocationId, ChannelId, MemberId, PoolId, Reason, SlotId, SubjectKey};
 use crate::pool::Strategy;
 use crate::weight::Weight;
 
@@ -42,6 +43,27 @@ pub struct AllocationView {
     pub holder: Option<MemberId>,
     pub epoch: u64,
     pub settled: bool,
+    /// It is a visit's.
+    pub hold: Option<HoldView>,
+}
+
+/// What a visit has for a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldView {
+    pub until_ms: u64,
+    pub channel: ChannelId,
+    pub slot: Option<SlotId>,
+    pub hold_ms: u64,
+    pub rest_ms: u64,
+}
+
+/// A slot as the rules see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SlotView {
+    pub slot: SlotId,
+    pub channel: ChannelId,
+    pub member: MemberId,
+    pub lent: bool,
 }
 
 impl Corp {
@@ -90,7 +112,23 @@ impl Corp {
                 holder: open.holder.clone(),
                 epoch: open.epoch,
                 settled: open.settled,
+                hold: open.hold.as_ref().map(|hold| HoldView {
+                    until_ms: hold.until_ms,
+                    channel: hold.channel.clone(),
+                    slot: hold.slot.clone(),
+                    hold_ms: hold.hold_ms,
+                    rest_ms: hold.rest_ms,
+                }),
             })
+        })
+    }
+
+    pub fn slots(&self) -> impl Iterator<Item = SlotView> + '_ {
+        self.slots.slots.iter().map(|(id, slot)| SlotView {
+            slot: id.clone(),
+            channel: slot.channel.clone(),
+            member: slot.member.clone(),
+            lent: slot.state != SlotState::Free,
         })
     }
 
@@ -135,6 +173,7 @@ impl Corp {
         for id in n_waiting.keys() {
             problems.push(format!("somebody waits for {id} and is not in its list"));
         }
+        problems.extend(self.problems_of_visits());
         for (id, pool) in &self.pools {
             let shares = self.shares(id).unwrap_or_default();
             let eligible = shares.iter().filter(|share| share.eligible);
@@ -148,6 +187,60 @@ impl Corp {
             if pool.strategy == Strategy::WeightedRoundRobin && credits.abs() > 1e-6 {
                 problems.push(format!("credits of {id} sum to {credits}"));
             }
+        }
+        problems
+    }
+
+    fn problems_of_visits(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut ends = self.slots.ends.clone();
+        let mut lent = 0;
+        let mut untold = 0;
+        for (subject, list) in &self.opens {
+            for open in list {
+                let Some(hold) = &open.hold else { continue };
+                if !ends.remove(&(hold.until_ms, hold_name(subject, &open.pool))) {
+                    problems.push(format!("hold of {subject} in {} has no end", open.pool));
+                }
+                match &hold.slot {
+                    Some(id) => {
+                        lent += 1;
+                        let slot = self.slots.slots.get(id);
+                        let is_his = |slot: &super::slots::Slot| {
+                            slot.state != SlotState::Free
+                                && Some(&slot.member) == open.member.as_ref()
+                                && slot.last.as_ref() == Some(&(*subject, open.pool.clone()))
+                        };
+                        if !slot.is_some_and(is_his) {
+                            problems.push(format!("slot {id} is not lent to {subject}"));
+                        }
+                    }
+                    None => untold += usize::from(open.member.is_some()),
+                }
+            }
+        }
+        for (subject, list) in &self.slots.pasts {
+            for past in list {
+                if !ends.remove(&(past.until_ms, past_name(subject, &past.pool))) {
+                    problems.push(format!("memory of {subject} has no end"));
+                }
+            }
+        }
+        if !ends.is_empty() {
+            problems.push(format!("{} ends of nothing", ends.len()));
+        }
+        let states = self.slots.slots.values();
+        let n_lent = states.filter(|slot| slot.state != SlotState::Free).count();
+        if n_lent != lent {
+            problems.push(format!("{n_lent} slots are lent, {lent} holds have one"));
+        }
+        let n_free: usize = self.slots.free.values().map(|free| free.len()).sum();
+        if n_free + n_lent != self.slots.slots.len() {
+            problems.push(format!("{n_free} slots are free and {n_lent} are lent"));
+        }
+        let n_untold: usize = self.slots.untold.values().map(|untold| untold.len()).sum();
+        if n_untold != untold {
+            problems.push(format!("{n_untold} holds without slot, {untold} say so"));
         }
         problems
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Call, Open};
 use crate::id::{PoolId, SubjectKey};
-use crate::outcome::{Answer, Woken};
+use crate::outcome::{Answer, Woken, WokenHold};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Waiting {
@@ -89,19 +89,22 @@ impl Call<'_> {
                 Some(member) => {
                     self.stop_waiting(&pool, &subject);
                     self.assign(&member);
-                    let list = self.corp.opens.get_mut(&subject).expect("it waits");
-                    let open = list
-                        .iter_mut()
-                        .find(|open| open.pool == pool)
-                        .expect("it waits");
+                    let mut open = self.open_in(&subject, &pool).expect("it waits");
+                    self.end_hold(&subject, &open);
                     open.member = Some(member.clone());
+                    self.begin_hold(&subject, &mut open);
+                    self.put(&subject, open.clone());
                     self.wake_left -= 1;
                     self.woken.push(Woken {
                         allocation: open.id,
                         pool,
                         subject,
                         member,
-                        holder: open.holder.clone(),
+                        holder: open.holder,
+                        hold: open.hold.map(|hold| WokenHold {
+                            until_ms: hold.until_ms,
+                            slot: hold.slot,
+                        }),
                     });
                 }
                 None if self.ends_left == 0 => return,

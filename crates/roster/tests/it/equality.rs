@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use allocation::model::Corp;
-use allocation::{Assignment, Closing, PoolConfig, Reassignment, RequestId, Settlement};
+use allocation::{
+    Assignment, ChannelId, Closing, Confirmation, PoolConfig, Reassignment, RequestId, SetSlots,
+    Settlement, SlotId, Visit,
+};
 use allocation::{
     Dump, Op, PresenceChange, SetMember, SettlementOutcome, Strategy as Rule, Weight,
 };
@@ -34,6 +37,8 @@ enum Step {
     RemovePool(usize, i64),
     Reassign(Index, Option<usize>, Vec<usize>, bool),
     Settle(Index, u8, usize, u8),
+    /// By a slot, by a visitor or by the plain way; to the member who was seen, mostly.
+    Confirm(Index, u8, u8, Confirmation),
 }
 
 fn subject_name() -> impl Strategy<Value = String> {
@@ -78,6 +83,73 @@ fn closing_step() -> impl Strategy<Value = Closing> {
     })
 }
 
+const CHANNELS: [&str; 2] = ["c", "d:1"];
+
+fn channel_id() -> impl Strategy<Value = ChannelId> {
+    select(&CHANNELS[..]).prop_map(|name| ChannelId::new(name).unwrap())
+}
+
+fn slot_id() -> impl Strategy<Value = SlotId> {
+    (0..24u8).prop_map(|n| SlotId::new(format!("pv.{n}")).unwrap())
+}
+
+fn visit_step() -> impl Strategy<Value = Visit> {
+    let hold = select(vec![1000, 60_000, HOUR]);
+    let rest = select(vec![0, 1000, 24 * HOUR]);
+    let name = (0..12u8).prop_map(|n| format!("s{n}"));
+    (select(&POOLS[..]), name, channel_id(), hold, rest).prop_map(
+        |(pool_name, name, channel, hold_ms, rest_ms)| Visit {
+            allocation: allocation(pool_name, &format!("visit {name}")),
+            pool: pool(pool_name),
+            subject: subject(&name),
+            channel,
+            hold_ms,
+            rest_ms,
+        },
+    )
+}
+
+/// Customers have names of their own, and now and then those of visitors.
+fn confirmation_step() -> impl Strategy<Value = Confirmation> {
+    (
+        (select(&POOLS[..]), subject_name(), any::<bool>()),
+        member_id(),
+        proptest::option::weighted(0.3, subject_name()),
+        proptest::option::weighted(0.5, slot_id()),
+        proptest::option::weighted(0.5, channel_id()),
+    )
+        .prop_map(
+            |((pool_name, name, visitor_too), who, visitor, slot, channel)| Confirmation {
+                allocation: allocation(pool_name, &format!("customer {name}")),
+                pool: pool(pool_name),
+                subject: match visitor_too {
+                    true => subject(&name),
+                    false => subject(&format!("customer {name}")),
+                },
+                member: member(MEMBERS[who]),
+                visitor: visitor.map(|name| subject(&name)),
+                slot,
+                channel,
+            },
+        )
+}
+
+fn slots_step() -> impl Strategy<Value = SetSlots> {
+    let since = select(vec![0, T0]);
+    (
+        channel_id(),
+        member_id(),
+        vec((slot_id(), since), 0..6),
+        vec(slot_id(), 0..3),
+    )
+        .prop_map(|(channel, who, add, remove)| SetSlots {
+            channel,
+            member: member(MEMBERS[who]),
+            add,
+            remove,
+        })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let strategy = select(vec![Rule::WeightedRoundRobin, Rule::LeastLoad]);
     let members = vec((member_id(), 0..WEIGHTS.len()), 0..7);
@@ -118,6 +190,12 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, outcome, who, known)| Step::Settle(which, outcome, who, known)),
         1 => (select(&POOLS[..]), 0..4u32)
             .prop_map(|(name, limit)| Step::Op(Op::Wake { pool: pool(name), limit })),
+        8 => (any::<Index>(), 0..3u8, 0..4u8, confirmation_step())
+            .prop_map(|(which, by, other, asked)| Step::Confirm(which, by, other, asked)),
+        8 => vec(visit_step(), 0..5).prop_map(|visits| Step::Op(Op::Visit(visits))),
+        5 => vec(confirmation_step(), 0..4).prop_map(|all| Step::Op(Op::Confirm(all))),
+        4 => (0..20u32).prop_map(|limit| Step::Op(Op::Expire { limit })),
+        3 => slots_step().prop_map(|slots| Step::Op(Op::SetSlots(slots))),
         1 => Just(Step::Op(Op::Note)),
     ]
 }
@@ -170,6 +248,34 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
                 expect_epoch: open.epoch + u64::from(stale && open.epoch % 3 == 1),
             })
         }
+        Step::Confirm(which, by, other, asked) => {
+            let slots: Vec<_> = twin.model.slots().collect();
+            let holds = twin.model.allocations();
+            let holds: Vec<_> = holds.filter(|open| open.hold.is_some()).collect();
+            let mut asked = Confirmation {
+                visitor: None,
+                slot: None,
+                channel: None,
+                ..asked
+            };
+            let seen = if by == 0 && !slots.is_empty() {
+                // Lent or not: whose it was last may come late.
+                let slot = &slots[which.index(slots.len())];
+                asked.slot = Some(slot.slot.clone());
+                Some(slot.member.clone())
+            } else if by == 1 {
+                // Of these twelve, who came before: held, lapsed or met.
+                asked.visitor = Some(subject(&format!("s{}", which.index(12))));
+                let mut of = holds.iter().filter(|open| Some(open.subject) == asked.visitor);
+                of.find_map(|open| open.member.clone())
+            } else {
+                let open = (!holds.is_empty()).then(|| &holds[which.index(holds.len())])?;
+                asked.channel = open.hold.as_ref().map(|hold| hold.channel.clone());
+                open.member.clone()
+            };
+            asked.member = seen.filter(|_| other > 0).unwrap_or(asked.member);
+            Op::Confirm(vec![asked])
+        }
         Step::Settle(which, outcome, who, known) => {
             let open = open(which)?;
             let expect = match known {
@@ -205,6 +311,15 @@ async fn run(steps: Vec<(Step, u64)>) {
     for (i, (name, rule)) in POOLS.into_iter().zip(rules).enumerate() {
         let members = [i, i + 1, i + 2, i + 3].map(|i| (MEMBERS[i], WEIGHTS[1 + i % 5]));
         twin.pool(name, 0, rule, &members).await;
+    }
+    for n in 0..20 {
+        let slots = SetSlots {
+            channel: ChannelId::new(CHANNELS[n % 2]).unwrap(),
+            member: member(MEMBERS[n / 2 % MEMBERS.len()]),
+            add: vec![(SlotId::new(format!("pv.{n}")).unwrap(), 0)],
+            remove: Vec::new(),
+        };
+        twin.apply(Op::SetSlots(slots)).await;
     }
     twin.on(&MEMBERS).await;
     for (i, (step, pause)) in steps.into_iter().enumerate() {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use test_redis::lua_header_problems;
 
-const OPERATIONS: [&str; 10] = [
+const OPERATIONS: [&str; 14] = [
     "decide",
     "close",
     "settle",
@@ -14,6 +14,10 @@ const OPERATIONS: [&str; 10] = [
     "set_pool",
     "remove_pool",
     "wake",
+    "visit",
+    "confirm",
+    "expire",
+    "set_slots",
     "note",
 ];
 const OTHERS: [&str; 6] = [
@@ -40,12 +44,18 @@ const DERIVED: &str = "\
 -- Derived  state any {corp}:v1:least:<p>
 -- Derived  state any {corp}:v1:waiting:<p>
 -- Derived  state any {corp}:v1:open:<s>
+-- Derived  state any {corp}:v1:past:<s>
+-- Derived  state any {corp}:v1:slot:<id>
+-- Derived  state any {corp}:v1:slots:<c>
+-- Derived  state any {corp}:v1:untold:<c>
+-- Derived  holds zset {corp}:v1:holds
 ";
 
 #[test]
 fn headers_agree_with_bodies() {
     // The state joins all arguments for the log, however many there are.
     let state = read("roster_state").replace("concat(ARGV, FIELD, 3)", "args");
+    let visits = read("roster_visits");
     let pool = read("roster_pool");
     for name in OPERATIONS {
         let file = read(name);
@@ -61,6 +71,7 @@ fn headers_agree_with_bodies() {
         let text = file
             .replacen("\n-- Returns", &format!("\n{derived}--\n-- Returns"), 1)
             .replacen("-- include roster_state.lua\n", &state, 1)
+            .replacen("-- include roster_visits.lua\n", &visits, 1)
             .replacen("-- include roster_pool.lua\n", &pool, 1);
         assert_eq!(
             lua_header_problems(name, &text),

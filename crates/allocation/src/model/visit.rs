@@ -1,0 +1,132 @@
+//! A visitor is given a member at once, and what happens when he does not add him in time.
+
+use super::slots::{Hold, PastKind};
+use super::{Call, Open};
+use crate::id::SubjectKey;
+use crate::outcome::Answer;
+use crate::visit::{Expired, Visit, Visited};
+
+impl Call<'_> {
+    pub(super) fn visit(&mut self, visits: &[Visit]) -> Vec<Visited> {
+        visits.iter().map(|visit| self.visit_one(visit)).collect()
+    }
+
+    fn visit_one(&mut self, visit: &Visit) -> Visited {
+        if !self.corp.pools.contains_key(&visit.pool) {
+            return Visited::NoPool;
+        }
+        if let Some(open) = self.open_in(&visit.subject, &visit.pool) {
+            return self.visit_again(&visit.subject, open);
+        }
+        let past = self
+            .corp
+            .slots
+            .past(&visit.subject, &visit.pool, self.now_ms);
+        if let Some(past) = past.filter(|past| past.kind == PastKind::Met) {
+            return Visited::Met {
+                allocation: past.allocation,
+                member: past.member.clone(),
+            };
+        }
+        self.corp.slots.forget(&visit.subject, &visit.pool);
+        let member = self.take_turn(&visit.pool, visit.subject);
+        let mut open = Open {
+            id: visit.allocation,
+            pool: visit.pool.clone(),
+            member,
+            holder: None,
+            epoch: 0,
+            settled: false,
+            hold: Some(Hold {
+                until_ms: 0,
+                channel: visit.channel.clone(),
+                slot: None,
+                hold_ms: visit.hold_ms,
+                rest_ms: visit.rest_ms,
+            }),
+        };
+        if open.member.is_some() {
+            self.begin_hold(&visit.subject, &mut open);
+        } else {
+            self.renew(&visit.subject, &mut open);
+        }
+        let until_ms = open.hold.as_ref().map_or(0, |hold| hold.until_ms);
+        let slot = open.hold.as_ref().and_then(|hold| hold.slot.clone());
+        let list = self.corp.opens.entry(visit.subject).or_default();
+        list.push(open.clone());
+        let allocation = visit.allocation;
+        match open.member {
+            Some(member) => Visited::Held {
+                allocation,
+                member,
+                slot,
+                until_ms,
+            },
+            None => Visited::Waiting {
+                allocation,
+                until_ms,
+            },
+        }
+    }
+
+    /// The same visitor keeps what he has. Who waits keeps his place as long as he asks; a hold that is over and was
+    /// not swept yet begins anew.
+    fn visit_again(&mut self, subject: &SubjectKey, mut open: Open) -> Visited {
+        let is_due = |hold: &Hold| open.member.is_none() || hold.until_ms <= self.now_ms;
+        if open.hold.as_ref().is_some_and(is_due) {
+            self.renew(subject, &mut open);
+            self.put(subject, open.clone());
+        }
+        let hold = open.hold.as_ref();
+        Visited::Again {
+            allocation: open.id,
+            slot: hold.and_then(|hold| hold.slot.clone()),
+            until_ms: hold.map_or(0, |hold| hold.until_ms),
+            member: open.member,
+        }
+    }
+
+    /// Its time begins now.
+    fn renew(&mut self, subject: &SubjectKey, open: &mut Open) {
+        let name = super::slots::hold_name(subject, &open.pool);
+        if let Some(hold) = &mut open.hold {
+            let ends = &mut self.corp.slots.ends;
+            ends.remove(&(hold.until_ms, name.clone()));
+            hold.until_ms = self.now_ms + hold.hold_ms;
+            ends.insert((hold.until_ms, name));
+        }
+    }
+
+    pub(super) fn expire(&mut self, limit: u32) -> Answer {
+        let ends = self.corp.slots.ends.iter();
+        let due: Vec<String> = ends
+            .take_while(|(until_ms, _)| *until_ms <= self.now_ms)
+            .take(limit as usize)
+            .map(|(_, name)| name.clone())
+            .collect();
+        let mut expired = Vec::new();
+        for name in &due {
+            let (subject, pool) = super::slots::read_name(name);
+            if name.starts_with('p') {
+                self.corp.slots.forget(&subject, &pool);
+                continue;
+            }
+            let open = self.open_in(&subject, &pool).expect("a hold that ends");
+            self.drop_open(&open, &subject);
+            if let Some(member) = open.member.clone() {
+                self.remember_past(&subject, &pool, PastKind::Lapsed, open.id, member);
+            }
+            expired.push(Expired {
+                allocation: open.id,
+                pool,
+                subject,
+                member: open.member,
+            });
+        }
+        self.wake();
+        Answer::Expired {
+            taken: due.len() as u32,
+            expired,
+        }
+    }
+}

@@ -1,0 +1,58 @@
+#!lua
+-- visit: whom each of these visitors sees.
+--
+-- KEYS[1]   log      stream  {corp}:v1:log   the other keys: see roster_state.lua and roster_visits.lua
+-- ARGV[1]   now_ms   integer "" in production: the script asks TIME
+-- ARGV[2]   payload  string  into the log, not read
+-- ARGV[3..] visits   six for each: allocation, pool, subject, channel, how long the hold lasts, how long a slot rests
+--
+-- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then five for each visit:
+--          "HELD" allocation member slot until | "WAITING" allocation "" "" until |
+--          "AGAIN" allocation member slot until | "MET" allocation member "" "" | "NO_POOL" and four ""
+-- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
+-- Invariant  a visitor who comes again keeps what he has; a slot is lent to one hold at a time, and rests in between.
+-- Cost     O(visits * (classes + log members + log slots))
+
+-- include roster_state.lua
+
+return operation('visit.1', {}, function()
+  local out = {}
+
+  local function visit(allocation, pool_id, subject, channel, hold, rest)
+    local p = pool(pool_id)
+    if not p then return 'NO_POOL', '', '', '', '' end
+    local list = open(subject)
+    local e = find(list, pool_id)
+    if e then
+      -- Who waits keeps his place as long as he asks; a hold that is over and was not swept yet begins anew.
+      if e.ends and (e.member == '' or e.ends <= now) then
+        e.ends, list.dirty = now + e.hold, true
+        end_at('h', subject, pool_id, e.ends)
+      end
+      return 'AGAIN', e.id, e.member, e.slot or '', whole(e.ends or 0)
+    end
+    local past = find_past(subject, pool_id)
+    if past and past.kind == 'M' then return 'MET', past.id, past.member, '', '' end
+    forget(subject, pool_id)
+    local m = take_turn(p)
+    e = { id = allocation, pool = pool_id, member = m and m.id or '', holder = '', epoch = 0, settled = '0',
+      channel = channel, slot = '', hold = hold, rest = rest }
+    if m then
+      begin_hold(subject, e)
+    else
+      wait(p, subject)
+      e.ends = now + hold
+      end_at('h', subject, pool_id, e.ends)
+    end
+    list.dirty = true
+    list[#list + 1] = e
+    return m and 'HELD' or 'WAITING', allocation, e.member, e.slot, whole(e.ends)
+  end
+
+  for i = 3, #ARGV, 6 do
+    local n = #out
+    out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] =
+      visit(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4]), tonumber(ARGV[i + 5]))
+  end
+  return out
+end)
