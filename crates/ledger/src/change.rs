@@ -2,13 +2,15 @@
 //! stores entry and changes in one transaction.
 
 use allocation::{
-    AllocationId, ChannelId, LogEntry, MemberId, PoolId, Reason, RequestId, SubjectKey,
+    AllocationId, ChannelId, LogEntry, Match, MemberId, PoolId, Reason, RequestId, SlotId,
+    SubjectKey,
 };
 use serde_json::Value;
 use uuid::Uuid;
 
 use crate::audit::AuditRecord;
 use crate::transfers::TransferKind;
+use crate::visits::VisitEnd;
 
 /// Log entries in order, without gaps. What the ledger has already is skipped, so a batch may be written again.
 #[derive(Debug, Clone, Default)]
@@ -64,6 +66,15 @@ pub enum Change {
         allocation: AllocationId,
         reason: Reason,
     },
+    /// A visitor's allocation is this customer's from now on.
+    Confirmed {
+        allocation: AllocationId,
+        subject: SubjectKey,
+        customer: Customer,
+    },
+    Visit(NewVisit),
+    VisitHeld(VisitHeld),
+    VisitEnded(VisitEnded),
     Delivery(DeliveryOutcome),
     Effect(NewEffect),
     Transfer(NewTransfer),
@@ -88,6 +99,38 @@ pub struct NewAllocation {
     pub request: Option<RequestId>,
     /// An event names the giver: it may be the echo of a transfer of ours to him.
     pub echo: bool,
+}
+
+/// A visitor is held, or waits; his allocation is decided in the same entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewVisit {
+    pub allocation: AllocationId,
+    pub channel: ChannelId,
+    pub visitor: SubjectKey,
+    pub slot: Option<SlotId>,
+    pub hold_ms: u64,
+    pub rest_ms: u64,
+    pub until_ms: u64,
+}
+
+/// A visitor who waited is held now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VisitHeld {
+    pub allocation: AllocationId,
+    pub slot: Option<SlotId>,
+    pub until_ms: u64,
+}
+
+/// A hold ended, or it is known now what became of one that expired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VisitEnded {
+    pub allocation: AllocationId,
+    pub how: VisitEnd,
+    pub matched: Option<Match>,
+    /// The slot whose way was used.
+    pub slot: Option<SlotId>,
+    /// The allocation that the customer has, where it is another one.
+    pub next: Option<AllocationId>,
 }
 
 /// Whom a subject means. Without an outside id the row is made all the same.

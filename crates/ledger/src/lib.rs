@@ -34,6 +34,7 @@ mod row;
 mod text;
 mod times;
 mod transfers;
+mod visits;
 
 pub use allocations::{
     Allocation, AllocationFilter, AllocationState, Allocations, Place, Standing, Unsettled,
@@ -43,8 +44,8 @@ pub use api_keys::{ApiKey, ApiKeys, Role};
 pub use audit::{Audit, AuditFilter, AuditRecord, Trail};
 pub use budget_blocks::{BudgetBlock, BudgetBlocks};
 pub use change::{
-    Change, Customer, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewTransfer, SettledAs,
-    WriteBatch,
+    Change, Customer, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewTransfer, NewVisit,
+    SettledAs, VisitEnded, VisitHeld, WriteBatch,
 };
 pub use channels::{Channel, ChannelRefused, Channels, NewChannel};
 pub use connection::Config;
@@ -69,6 +70,8 @@ pub use transfers::{
     Found, Planned, Resolved, Transfer, TransferFilter, TransferKind, TransferState, TransferStep,
     Transfers, window_start,
 };
+
+pub use visits::{Visit, VisitCounts, VisitEnd, Visits};
 
 use connection::Db;
 
@@ -126,6 +129,12 @@ impl Ledger {
 
     pub fn transfers(&self) -> Transfers {
         Transfers {
+            db: self.db.clone(),
+        }
+    }
+
+    pub fn visits(&self) -> Visits {
+        Visits {
             db: self.db.clone(),
         }
     }

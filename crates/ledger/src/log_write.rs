@@ -4,6 +4,7 @@ mod allocations;
 mod customers;
 mod fold;
 mod rows;
+mod visits;
 
 use allocation::{AllocationId, CorpId};
 use uuid::Uuid;

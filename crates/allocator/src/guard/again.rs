@@ -85,13 +85,20 @@ fn seq(entry: &Result<LogEntry, roster::Error>) -> Option<u64> {
 
 fn is_for_again(entry: &LogEntry) -> bool {
     match entry.op {
-        Op::Decide(_) | Op::Close(_) | Op::Settle(_) | Op::Reassign(_) => true,
+        Op::Decide(_)
+        | Op::Close(_)
+        | Op::Settle(_)
+        | Op::Reassign(_)
+        | Op::Visit(_)
+        | Op::Confirm(_) => true,
         Op::Note => entry.payload.is_some(),
         Op::Presence(_)
         | Op::SetMember(_)
         | Op::SetPool(_)
         | Op::RemovePool { .. }
         | Op::Wake { .. }
+        | Op::Expire { .. }
+        | Op::SetSlots(_)
         | Op::Rebuilt { .. } => false,
     }
 }

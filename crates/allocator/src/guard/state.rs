@@ -5,8 +5,10 @@
 //! lost is what nobody was told: credits begin at 0, and requests of the last day are answered from the ledger. The state
 //! is saved as a snapshot, so that the next fold begins there.
 
-use allocation::{Dump, SetMember, model};
-use ledger::{Allocation, Member, PoolVersion, Snapshot};
+use std::collections::HashMap;
+
+use allocation::{AllocationId, Dump, SetMember, model};
+use ledger::{Allocation, Member, PoolVersion, Snapshot, Visit};
 use metrics::counter;
 
 use super::Error;
@@ -97,15 +99,17 @@ pub(super) async fn of_rows(
     let members = app.ledger.members().all(&corp.id).await?;
     let pools = pools(app, corp).await?;
     let standing = app.ledger.allocations().standing(&corp.id).await?;
-    let (log_seq, at_ms, open) = standing.map_or((0, 0, Vec::new()), |standing| {
-        (standing.log_seq, standing.at_ms, standing.open)
+    let (log_seq, at_ms, open) = standing.map_or((0, 0, Vec::new()), |mut standing| {
+        let open = std::mem::take(&mut standing.open).into_iter();
+        let open = open.map(|row| view(row, &standing.visits)).collect();
+        (standing.log_seq, standing.at_ms, open)
     });
     let state = model::Corp::from_rows(
         log_seq,
         at_ms,
         members.into_iter().map(change).collect(),
         pools,
-        open.into_iter().map(view).collect(),
+        open,
     );
     let snapshot = Snapshot {
         seq: log_seq,
@@ -136,7 +140,11 @@ fn change(member: Member) -> SetMember {
     }
 }
 
-fn view(row: Allocation) -> model::AllocationView {
+/// An allocation that began as a visit is the visitor's until the callback says who he is.
+fn view(row: Allocation, visits: &HashMap<AllocationId, Visit>) -> model::AllocationView {
+    let visit = visits
+        .get(&row.id)
+        .filter(|visit| visit.visitor == row.subject);
     model::AllocationView {
         subject: row.subject,
         allocation: row.id,
@@ -144,6 +152,14 @@ fn view(row: Allocation) -> model::AllocationView {
         member: row.member,
         holder: row.holder,
         epoch: row.epoch,
-        settled: row.settled_ms.is_some(),
+        // A hold is the script's to settle, by the customer's coming.
+        settled: row.settled_ms.is_some() && visit.is_none(),
+        hold: visit.map(|visit| model::HoldView {
+            until_ms: visit.held_until_ms,
+            channel: visit.channel.clone(),
+            slot: visit.slot.clone(),
+            hold_ms: visit.hold_ms,
+            rest_ms: visit.rest_ms,
+        }),
     }
 }

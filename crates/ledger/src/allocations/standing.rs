@@ -9,6 +9,8 @@ pub struct Standing {
     pub log_seq: u64,
     pub at_ms: u64,
     pub open: Vec<Allocation>,
+    /// Those of visits that go on.
+    pub visits: HashMap<AllocationId, crate::Visit>,
 }
 
 impl Allocations {
@@ -36,11 +38,13 @@ impl Allocations {
             ))
             .bind(corp.as_str());
         let open = read_all(&work.fetch_all(query).await?)?;
+        let visits = crate::visits::live(&mut work, corp).await?;
         work.roll_back().await?;
         Ok(Some(Standing {
             log_seq,
             at_ms,
             open,
+            visits,
         }))
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn echoes(
     let asked: Vec<(&NewRow<'_>, &MemberId)> = rows
         .iter()
         .filter(|row| row.decided.echo && row.patch.closed.is_none())
-        .filter(|row| customers.were_known(&row.decided.subject))
+        .filter(|row| customers.were_known(&row.subject))
         .filter_map(|row| Some((*row, row.decided.giver.as_ref()?)))
         .collect();
     let mut echoes = Vec::new();
@@ -47,7 +47,7 @@ pub(super) async fn echoes(
             )
             .bind(corp.as_str())
             .bind(column(chunk, |(row, _)| row.decided.allocation.0))
-            .bind(column(chunk, |(row, _)| row.decided.subject.to_string()))
+            .bind(column(chunk, |(row, _)| row.subject.to_string()))
             .bind(column(chunk, |(_, taker)| taker.as_str()))
             .bind(column(chunk, |(row, _)| at(row.at_ms.saturating_sub(ECHO_MS))));
         let found = ids(&work.fetch_all(query).await?)?;
@@ -103,7 +103,7 @@ pub(super) async fn write(
         .bind(corp.as_str())
         .bind(column(&left, |row| row.decided.allocation.0))
         .bind(column(&left, |row| row.decided.pool.as_str()))
-        .bind(column(&left, |row| row.decided.subject.to_string()));
+        .bind(column(&left, |row| row.subject.to_string()));
     let mut conflicts = Vec::new();
     for row in work.fetch_all(query).await? {
         conflicts.push(Conflict {
@@ -165,8 +165,8 @@ fn insert(
     .bind(corp.as_str())
     .bind(column(rows, |row| row.decided.allocation.0))
     .bind(column(rows, |row| row.decided.pool.as_str()))
-    .bind(column(rows, |row| customers.id(&row.decided.subject)))
-    .bind(column(rows, |row| row.decided.subject.to_string()))
+    .bind(column(rows, |row| customers.id(&row.subject)))
+    .bind(column(rows, |row| row.subject.to_string()))
     .bind(column(rows, |row| {
         row.patch.member.map(|member| member.as_str())
     }))

@@ -61,10 +61,16 @@ impl Customers {
         corp: &CorpId,
         folded: &Folded<'_>,
     ) -> Result<(), Error> {
-        let decided = folded.new.iter().map(|row| row.decided.subject);
+        let decided = folded.new.iter().map(|row| row.subject);
         let transferred = folded.transfers.iter().map(|transfer| transfer.new.subject);
+        let confirmed = folded
+            .visits
+            .confirmed
+            .iter()
+            .map(|(_, subject, _)| *subject);
         let others: BTreeSet<SubjectKey> = decided
             .chain(transferred)
+            .chain(confirmed)
             .filter(|subject| !self.ids.contains_key(subject))
             .collect();
         let others: Vec<SubjectKey> = others.into_iter().collect();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use allocation::{AllocationId, MemberId, SubjectKey};
 
+use super::visits::FoldedVisits;
 use crate::change::{
     Change, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewTransfer, SettledAs,
 };
@@ -20,6 +21,9 @@ pub(super) struct Folded<'b> {
     pub(super) effects: Vec<Effect<'b>>,
     pub(super) transfers: Vec<Transfer<'b>>,
     pub(super) audit: Vec<&'b crate::AuditRecord>,
+    pub(super) visits: FoldedVisits<'b>,
+    /// Customers that visitors turned out to be.
+    known: Vec<(SubjectKey, &'b crate::Customer)>,
     /// Time of the last entry.
     pub(super) last_ms: u64,
     places: Places,
@@ -36,6 +40,9 @@ struct Places {
 #[derive(Debug)]
 pub(super) struct NewRow<'b> {
     pub(super) decided: &'b NewAllocation,
+    /// Whose it is: the one it was decided for, or the customer he turned out to be.
+    pub(super) subject: SubjectKey,
+    pub(super) customer: &'b crate::Customer,
     pub(super) seq: u64,
     pub(super) at_ms: u64,
     pub(super) patch: Patch<'b>,
@@ -106,6 +113,8 @@ impl<'b> Folded<'b> {
                     .or_insert_with(|| {
                         self.new.push(NewRow {
                             decided,
+                            subject: decided.subject,
+                            customer: &decided.customer,
                             seq: entry.seq,
                             at_ms,
                             patch,
@@ -164,7 +173,28 @@ impl<'b> Folded<'b> {
                 let patch = self.patch(*allocation, entry.seq);
                 patch.closed = patch.closed.or(Some((reason.as_str(), at_ms)));
                 self.cancel(*allocation, None);
+                self.visits.closed.push((*allocation, at_ms));
             }
+            Change::Confirmed {
+                allocation,
+                subject,
+                customer,
+            } => {
+                self.known.push((*subject, customer));
+                match self.places.new.get(allocation) {
+                    Some(&place) => {
+                        self.new[place].subject = *subject;
+                        self.new[place].customer = customer;
+                    }
+                    None => {
+                        let confirmed = (*allocation, *subject, at_ms);
+                        self.visits.confirmed.push(confirmed);
+                    }
+                }
+            }
+            Change::Visit(new) => self.visits.begun.push((new, at_ms)),
+            Change::VisitHeld(held) => self.visits.held.push(held),
+            Change::VisitEnded(ended) => self.visits.ended.push((ended, at_ms)),
             Change::Delivery(outcome) => self.outcomes.push((outcome, at_ms)),
             Change::Audit(record) => self.audit.push(record),
             Change::Effect(new) => {
@@ -228,12 +258,11 @@ impl<'b> Folded<'b> {
     /// Every customer that was named, once, in the order of their keys; the last one with an outside id counts.
     pub(super) fn customers(&self) -> BTreeMap<SubjectKey, &'b crate::Customer> {
         let mut customers = BTreeMap::new();
-        for row in &self.new {
-            let customer = customers
-                .entry(row.decided.subject)
-                .or_insert(&row.decided.customer);
-            if row.decided.customer.external_id.is_some() {
-                *customer = &row.decided.customer;
+        let decided = self.new.iter().map(|row| (row.subject, row.customer));
+        for (subject, named) in decided.chain(self.known.iter().copied()) {
+            let customer = customers.entry(subject).or_insert(named);
+            if named.external_id.is_some() {
+                *customer = named;
             }
         }
         customers

@@ -11,6 +11,7 @@ use super::Written;
 use super::allocations;
 use super::customers::Customers;
 use super::fold::{Effect, Folded, NewRow, Patch, Transfer};
+use super::visits;
 use crate::change::Entry;
 use crate::connection::Work;
 use crate::row::{Columns, signed};
@@ -63,6 +64,7 @@ pub(super) async fn changes(
     let customers = Customers::write(work, corp, folded).await?;
     patches(work, &folded.patches).await?;
     cancel(work, folded).await?;
+    written.conflicts = visits::confirmed(work, corp, &customers, folded).await?;
     let mut new: Vec<&NewRow<'_>> = folded.new.iter().collect();
     written.echoes = allocations::echoes(work, corp, &customers, &new).await?;
     if !written.echoes.is_empty() {
@@ -104,6 +106,7 @@ pub(super) async fn changes(
     for chunk in effects.chunks(CHUNK) {
         self::effects(work, corp, chunk).await?;
     }
+    visits::write(work, corp, &folded.visits).await?;
     for chunk in folded.audit.chunks(CHUNK) {
         crate::audit::write(work, corp, chunk).await?;
     }

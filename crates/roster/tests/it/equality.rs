@@ -266,7 +266,9 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
             } else if by == 1 {
                 // Of these twelve, who came before: held, lapsed or met.
                 asked.visitor = Some(subject(&format!("s{}", which.index(12))));
-                let mut of = holds.iter().filter(|open| Some(open.subject) == asked.visitor);
+                let mut of = holds
+                    .iter()
+                    .filter(|open| Some(open.subject) == asked.visitor);
                 of.find_map(|open| open.member.clone())
             } else {
                 let open = (!holds.is_empty()).then(|| &holds[which.index(holds.len())])?;
