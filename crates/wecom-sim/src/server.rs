@@ -2,6 +2,7 @@
 
 mod gate;
 mod gettoken;
+mod picture;
 mod serve;
 
 use std::convert::Infallible;
@@ -82,6 +83,9 @@ async fn answer(
         let Ok::<_, Infallible>(response) = admin.oneshot(request.map(Body::new)).await;
         return Ok(response);
     }
+    if let Some(file) = path.strip_prefix(picture::PATH) {
+        return Ok(picture::answer(&world, file));
+    }
     let Some(name) = path.strip_prefix("/cgi-bin/") else {
         return Ok(not_found(path));
     };
@@ -106,12 +110,19 @@ async fn answer(
     let request = serve::Incoming {
         api,
         ip,
+        host: host(&parts.headers),
         post: parts.method == Method::POST,
         query: parts.uri.query().unwrap_or_default().to_owned(),
         body,
     };
     let answer = serve::serve(&world, request).await?;
     Ok(respond(answer))
+}
+
+/// As the caller wrote it: he finds pictures there too, whatever stands between him and us.
+fn host(headers: &hyper::HeaderMap) -> String {
+    let host = headers.get("host").and_then(|host| host.to_str().ok());
+    host.unwrap_or("127.0.0.1").to_owned()
 }
 
 /// First address of X-Forwarded-For.

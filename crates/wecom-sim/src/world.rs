@@ -124,6 +124,13 @@ impl World {
         self.schedule.at(due_ms, action);
     }
 
+    /// Whether any corp has this contact way.
+    pub(crate) fn has_way(&self, config_id: &str) -> bool {
+        let corps = self.corps.get();
+        let has = |corp: &Arc<Corp>| corp.ways.part(config_id).contains_key(config_id);
+        corps.values().any(has)
+    }
+
     /// The corp of that id, or the only one.
     pub(crate) fn corp(&self, id: Option<&str>) -> Result<Arc<Corp>, Error> {
         let corps = self.corps.get();

@@ -16,6 +16,7 @@ pub(crate) struct Call<'a> {
     pub(crate) def: Arc<AppDef>,
     pub(crate) rules: &'a Config,
     pub(crate) fields: &'a Fields,
+    pub(crate) host: &'a str,
     pub(crate) body: &'a [u8],
     pub(crate) facts: &'a Facts<'a>,
     pub(crate) now_ms: i64,

@@ -69,8 +69,12 @@ pub(crate) fn add(call: &Call<'_>) -> Reply {
         }
         drop(order);
         let mut reply = Reply::done().with("config_id", &*way.config_id);
-        if let Some(qr_code) = way.qr_code() {
+        if let Some(qr_code) = way.qr_code(call.host) {
             reply = reply.with("qr_code", qr_code);
+        }
+        if !way.state.is_empty() {
+            let mut states = call.corp.way_states.lock();
+            states.insert(way.state.clone(), Arc::clone(&way.config_id));
         }
         call.corp
             .ways
@@ -85,7 +89,7 @@ pub(crate) fn get(call: &Call<'_>) -> Reply {
         let id = config_id(call)?;
         let part = call.corp.ways.part(id);
         let way = part.get(id).ok_or(41044)?;
-        Ok(Reply::ok().with("contact_way", way.shown()))
+        Ok(Reply::ok().with("contact_way", way.shown(Some(call.host))))
     })())
 }
 
@@ -124,6 +128,8 @@ pub(crate) fn update(call: &Call<'_>) -> Reply {
         }
         if let Some(text) = fields.text("state") {
             text.clone_into(&mut way.state);
+            let mut states = call.corp.way_states.lock();
+            states.insert(text.to_owned(), Arc::clone(&way.config_id));
         }
         if let Some(flag) = fields.flag("skip_verify") {
             way.skip_verify = flag;
@@ -140,6 +146,10 @@ pub(crate) fn del(call: &Call<'_>) -> Reply {
         let id = config_id(call)?;
         let way = call.corp.ways.part(id).remove(id).ok_or(41044)?;
         call.corp.way_order.lock().remove(&way.rank);
+        let mut states = call.corp.way_states.lock();
+        if states.get(&way.state) == Some(&way.config_id) {
+            states.remove(&way.state);
+        }
         Ok(Reply::done())
     })())
 }

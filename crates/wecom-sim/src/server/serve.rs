@@ -23,6 +23,8 @@ const JSON: &str = "application/json; charset=UTF-8";
 pub(crate) struct Incoming {
     pub(crate) api: Api,
     pub(crate) ip: IpAddr,
+    /// By which name the caller reaches us: pictures are there too.
+    pub(crate) host: String,
     pub(crate) post: bool,
     pub(crate) query: String,
     /// Nothing when it was too large.
@@ -216,6 +218,7 @@ impl Visit {
                     def: token.app.def.get(),
                     rules,
                     fields,
+                    host: &self.incoming.host,
                     body: self.incoming.body.as_deref().unwrap_or_default(),
                     facts,
                     now_ms,

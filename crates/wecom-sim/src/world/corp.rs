@@ -29,6 +29,8 @@ pub(crate) struct Corp {
     pub(crate) members: Slot<HashMap<Arc<str>, Arc<Member>>>,
     pub(crate) customers: Shards<Arc<str>, Customer>,
     pub(crate) ways: Shards<Arc<str>, Way>,
+    /// The latest way of each State.
+    pub(crate) way_states: Lock<HashMap<String, Arc<str>>>,
     /// config_id by rank, with the time of making.
     pub(crate) way_order: Lock<BTreeMap<u64, (i64, Arc<str>)>>,
     pub(crate) tags: Lock<TagBook>,
@@ -76,6 +78,7 @@ impl Corp {
             members: Slot::default(),
             customers: Shards::default(),
             ways: Shards::default(),
+            way_states: Lock::default(),
             way_order: Lock::default(),
             tags: Lock::default(),
             pairs: Shards::default(),
@@ -341,7 +344,7 @@ impl Corp {
             .sort_by(|a, b| (a.started_ms, &a.customer).cmp(&(b.started_ms, &b.customer)));
         for (_, config_id) in self.way_order.lock().values() {
             if let Some(way) = self.ways.part(config_id).get(config_id) {
-                state.contact_ways.push(way.shown());
+                state.contact_ways.push(way.shown(None));
             }
         }
         let book = self.tags.lock();

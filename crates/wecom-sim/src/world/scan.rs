@@ -67,12 +67,19 @@ impl World {
                 "count above 1 makes new customers: leave customer and unionid out".to_owned(),
             ));
         }
-        if request.config_id.is_none() && request.member.is_none() {
-            return Err(Error::Request(
-                "a scan needs config_id or member".to_owned(),
-            ));
-        }
         let corp = self.corp(request.corp.as_deref())?;
+        let config_id = match (&request.config_id, &request.member, &request.state) {
+            (None, None, None) => {
+                return Err(Error::Request(
+                    "a scan needs config_id or member, or the state of a contact way".to_owned(),
+                ));
+            }
+            (None, None, Some(state)) => {
+                let id = corp.way_states.lock().get(state).cloned();
+                Some(id.ok_or_else(|| Error::unknown("contact way with state", state))?)
+            }
+            (id, _, _) => id.as_deref().map(Arc::from),
+        };
         let member = match &request.member {
             Some(userid) => Some(
                 corp.member(userid)
@@ -80,13 +87,13 @@ impl World {
             ),
             None => None,
         };
-        if let Some(id) = &request.config_id
-            && !corp.ways.part(id.as_str()).contains_key(id.as_str())
+        if let Some(id) = &config_id
+            && !corp.ways.part(&**id).contains_key(id)
         {
-            return Err(Error::unknown("contact way", id));
+            return Err(Error::unknown("contact way", &**id));
         }
         Ok(Plan {
-            config_id: request.config_id.as_deref().map(Arc::from),
+            config_id,
             member,
             state: request
                 .state

@@ -43,12 +43,13 @@ impl Way {
                         .saturating_add(self.expires_in.saturating_mul(1_000)))
     }
 
-    pub(crate) fn qr_code(&self) -> Option<String> {
-        (self.scene == 2).then(|| format!("https://wework.qpic.cn/wecom-sim/{}", self.config_id))
+    /// Where its picture is, for a caller who reaches the simulator as `host`.
+    pub(crate) fn qr_code(&self, host: &str) -> Option<String> {
+        (self.scene == 2).then(|| format!("http://{host}/wwqr/{}.png", self.config_id))
     }
 
-    /// As get_contact_way shows it.
-    pub(crate) fn shown(&self) -> Value {
+    /// As get_contact_way shows it; without a caller no picture.
+    pub(crate) fn shown(&self, host: Option<&str>) -> Value {
         let mut shown = Map::new();
         let mut put = |key: &str, value: Value| shown.insert(key.to_owned(), value);
         put("config_id", json!(&*self.config_id));
@@ -71,7 +72,7 @@ impl Way {
         if let Some(style) = self.style {
             put("style", json!(style));
         }
-        if let Some(qr_code) = self.qr_code() {
+        if let Some(qr_code) = host.and_then(|host| self.qr_code(host)) {
             put("qr_code", json!(qr_code));
         }
         if self.is_temp {

@@ -1,7 +1,7 @@
 //! Contact ways (api.md 3).
 
 use serde_json::{Value, json};
-use wecom_sim::MemberConfig;
+use wecom_sim::{MemberConfig, ScanOutcome, ScanRequest};
 
 use crate::harness::{Client, DAY, code, config};
 
@@ -25,7 +25,6 @@ async fn made_shown_changed_deleted() {
     let client = Client::start(config()).await;
     let made = client.post(ADD, way(&["mA", "mB"])).await;
     assert_eq!(code(&made), 0);
-    assert!(made["qr_code"].as_str().unwrap().starts_with("https://"));
     let id = json!({"config_id": made["config_id"]});
     let shown = client
         .post("externalcontact/get_contact_way", id.clone())
@@ -74,6 +73,33 @@ async fn made_shown_changed_deleted() {
         );
     }
     assert!(listed(&client, json!({})).await.is_empty());
+}
+
+/// The picture is where `qr_code` says, for whoever reached the simulator, and is another one for another way.
+#[tokio::test]
+async fn pictures_are_served() {
+    let client = Client::start(config()).await;
+    let mut pictures = Vec::new();
+    for _ in 0..2 {
+        let made = client.post(ADD, way(&["mA"])).await;
+        let url = made["qr_code"].as_str().unwrap().to_owned();
+        assert!(url.starts_with(&client.sim.base_url()), "{url}");
+        let id = json!({"config_id": made["config_id"]});
+        let read = client
+            .post("externalcontact/get_contact_way", id.clone())
+            .await;
+        assert_eq!(read["contact_way"]["qr_code"], url.as_str());
+        let answer = client.http.get(&url).send().await.unwrap();
+        assert_eq!(answer.headers()["content-type"], "image/png");
+        let bytes = answer.bytes().await.unwrap();
+        let picture = png::Decoder::new(std::io::Cursor::new(bytes.clone()));
+        let info = picture.read_info().unwrap().info().clone();
+        assert!(info.width == info.height && info.width > 100, "{info:?}");
+        pictures.push(bytes);
+        client.post("externalcontact/del_contact_way", id).await;
+        assert_eq!(client.http.get(&url).send().await.unwrap().status(), 404);
+    }
+    assert_ne!(pictures[0], pictures[1]);
 }
 
 #[tokio::test]
@@ -194,13 +220,35 @@ async fn temporary_way_of_a_medical_corp() {
         .unwrap()
         .to_owned();
     assert!(listed(&client, json!({})).await.is_empty());
-    let scan = wecom_sim::ScanRequest::way(id);
+    let scan = ScanRequest::way(id);
     assert_eq!(
         client.sim.scan(&scan).unwrap().scans[0].outcome,
-        wecom_sim::ScanOutcome::Added
+        ScanOutcome::Added
     );
     assert_eq!(
         client.sim.scan(&scan).unwrap().scans[0].outcome,
-        wecom_sim::ScanOutcome::NoMember
+        ScanOutcome::NoMember
     );
+}
+
+/// A visitor who scans a State gets the member of the way that has it; of two ways, the later one's.
+#[tokio::test]
+async fn a_state_is_scanned() {
+    let client = Client::start(config()).await;
+    assert!(client.sim.scan(&ScanRequest::way_with("pv.1")).is_err());
+    for member in ["mA", "mB"] {
+        let body = json!({"type": 1, "scene": 2, "user": [member], "state": "pv.1"});
+        let made = client.post(ADD, body).await;
+        let scan = ScanRequest::way_with("pv.1").customer(format!("wm{member}"));
+        let scan = &client.sim.scan(&scan).unwrap().scans[0];
+        assert_eq!(scan.outcome, ScanOutcome::Added);
+        assert_eq!(scan.member.as_deref(), Some(member));
+        let customer = client.sim.customer(None, &scan.customer).unwrap();
+        assert_eq!(customer.follows[0].state.as_deref(), Some("pv.1"));
+        if member == "mB" {
+            let id = json!({"config_id": made["config_id"]});
+            client.post("externalcontact/del_contact_way", id).await;
+        }
+    }
+    assert!(client.sim.scan(&ScanRequest::way_with("pv.1")).is_err());
 }

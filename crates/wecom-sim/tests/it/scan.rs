@@ -262,6 +262,11 @@ async fn refused_requests_say_why() {
     for (body, status, text) in [
         (json!({}), 400, "config_id or member"),
         (json!({"member": "nobody"}), 404, "no member nobody"),
+        (
+            json!({"state": "pv.9"}),
+            404,
+            "no contact way with state pv.9",
+        ),
         (json!({"config_id": "cw"}), 404, "no contact way cw"),
         (
             json!({"member": "mA", "count": 2, "customer": "wm1"}),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::ClockMode;
 
-/// A customer scans a contact way (`config_id`), or adds `member` directly.
+/// A customer scans a contact way (`config_id`, or the one whose `state` it is), or adds `member` directly.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ScanRequest {
@@ -16,7 +16,7 @@ pub struct ScanRequest {
     pub config_id: Option<String>,
     /// The member: instead of a contact way, or to overrule its random pick.
     pub member: Option<String>,
-    /// The state, when no contact way gives it.
+    /// The state, when no contact way gives it. Without `config_id` and `member`: the latest way that was made with it.
     pub state: Option<String>,
     /// An existing customer, or the id a new one is to have. Made up when absent. Not with `count` above 1.
     pub customer: Option<String>,
@@ -66,6 +66,14 @@ impl ScanRequest {
     pub fn way(config_id: impl Into<String>) -> Self {
         Self {
             config_id: Some(config_id.into()),
+            ..Self::default()
+        }
+    }
+
+    /// A new customer scans the contact way that has this state.
+    pub fn way_with(state: impl Into<String>) -> Self {
+        Self {
+            state: Some(state.into()),
             ..Self::default()
         }
     }
