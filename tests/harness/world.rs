@@ -203,6 +203,7 @@ impl World {
                 .welcome
                 .map(|text| serde_json::json!({ "text": text })),
             card: self.options.cards,
+            visits: None,
         };
         let id = ChannelId::new("poster").expect("a channel");
         ledger

@@ -64,6 +64,7 @@ async fn people_join(world: &World) {
         states: vec!["silent".to_owned()],
         welcome: None,
         card: false,
+        visits: None,
     };
     let id = allocation::ChannelId::new("silent").expect("a channel");
     let channels = world.app.ledger.channels();

@@ -14,8 +14,12 @@ use crate::cursor::{Page, PageRequest, Window};
 use crate::log_write::column;
 use crate::put::{Deleted, Precondition, Put};
 use crate::row::Columns;
-use crate::text::{clean, clean_json};
+use crate::text::{clean, clean_json, random};
 use crate::times::at;
+
+mod visits;
+
+pub use visits::Visits;
 
 const LIST: &str = "channels";
 
@@ -36,6 +40,10 @@ pub struct Channel {
     /// The caller's own JSON.
     pub welcome: Option<Value>,
     pub card: bool,
+    /// Its public page; None = it has none.
+    pub visits: Option<Visits>,
+    /// Of its public page, from the first time on that there was one.
+    pub public_code: Option<String>,
     pub version: u64,
     pub created_ms: u64,
     pub updated_ms: u64,
@@ -49,6 +57,7 @@ pub struct NewChannel {
     pub states: Vec<String>,
     pub welcome: Option<Value>,
     pub card: bool,
+    pub visits: Option<Visits>,
 }
 
 /// Why a channel cannot be like this.
@@ -66,7 +75,7 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT c.channel_id, c.name, c.pool_id, c.welcome, c.card, c.version, c.created_at, c.updated_at,
-                c.deleted_at FROM channels AS c WHERE c.corp_id = $1 ",
+                c.deleted_at, c.public_code, c.slots_per_member, c.hold_seconds, c.title FROM channels AS c WHERE c.corp_id = $1 ",
             $rest
         )
     };
@@ -169,6 +178,7 @@ impl Configured for Channel {
             "states": self.states,
             "welcome": self.welcome,
             "card": self.card,
+            "visits": self.visits.as_ref().map(Visits::json),
         })
     }
 
@@ -178,6 +188,7 @@ impl Configured for Channel {
             && self.states == new.states
             && self.welcome == new.welcome
             && self.card == new.card
+            && self.visits == new.visits
     }
 
     async fn lock(
@@ -245,9 +256,12 @@ impl Configured for Channel {
         let query = work
             .query(
                 "INSERT INTO channels AS c
-                    (corp_id, channel_id, name, pool_id, welcome, card, version, created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7)
+                    (corp_id, channel_id, name, pool_id, welcome, card, version, created_at, updated_at,
+                     slots_per_member, hold_seconds, title, public_code)
+                 VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $9, $10, $11, $12)
                  ON CONFLICT (corp_id, channel_id) DO UPDATE SET name = $3, pool_id = $4, welcome = $5, card = $6,
+                    slots_per_member = $9, hold_seconds = $10, title = $11,
+                    public_code = coalesce(c.public_code, excluded.public_code),
                     version = c.version + 1, updated_at = $7, deleted_at = NULL,
                     created_at = CASE WHEN c.deleted_at IS NULL THEN c.created_at ELSE $7 END
                  WHERE $8",
@@ -259,7 +273,11 @@ impl Configured for Channel {
             .bind(new.welcome.as_ref().map(clean_json))
             .bind(new.card)
             .bind(at(now_ms))
-            .bind(found.is_some());
+            .bind(found.is_some())
+            .bind(new.visits.as_ref().map(Visits::slots))
+            .bind(new.visits.as_ref().map(Visits::hold))
+            .bind(new.visits.as_ref().map(|visits| clean(&visits.title).into_owned()))
+            .bind(new.visits.as_ref().map(|_| random(22)));
         Ok(work.execute(query).await? > 0
             && save_states(work, corp, id, &new.states, now_ms).await?)
     }
@@ -372,6 +390,8 @@ fn read(row: &PgRow) -> Result<Channel, Error> {
         retired_states: Vec::new(),
         welcome: row.value("welcome")?,
         card: row.value("card")?,
+        visits: Visits::read(row)?,
+        public_code: row.value("public_code")?,
         version: row.number("version")?,
         created_ms: row.ms("created_at")?,
         updated_ms: row.ms("updated_at")?,

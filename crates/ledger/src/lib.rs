@@ -16,6 +16,7 @@ mod channels;
 mod configured;
 mod connection;
 mod console;
+mod contact_ways;
 mod corps;
 mod counters;
 mod cursor;
@@ -47,9 +48,13 @@ pub use change::{
     Change, Customer, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewTransfer, NewVisit,
     SettledAs, VisitEnded, VisitHeld, WriteBatch,
 };
-pub use channels::{Channel, ChannelRefused, Channels, NewChannel};
+pub use channels::{Channel, ChannelRefused, Channels, NewChannel, Visits};
 pub use connection::Config;
 pub use console::{EndpointCount, Replayable};
+pub use contact_ways::{
+    Asked, ChangedWays, ContactWays, Deletable, ListedWay, Lost, Made, PlanLimits, PlannedWays,
+    Refusal, Unpictured, Untold, WayCount, WayKind, WayPicture, WayState, WaysDue,
+};
 pub use corps::{Confirmed, Corp, Corps, LogRow, RebuildLease, Snapshot};
 pub use counters::Counter;
 pub use cursor::{Page, PageRequest};
@@ -98,6 +103,13 @@ impl Ledger {
 
     pub fn budget_blocks(&self) -> BudgetBlocks {
         BudgetBlocks {
+            db: self.db.clone(),
+        }
+    }
+
+    /// Contact ways of channels with visits.
+    pub fn contact_ways(&self) -> ContactWays {
+        ContactWays {
             db: self.db.clone(),
         }
     }

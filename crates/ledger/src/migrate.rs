@@ -39,6 +39,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(4, "0004_rebuild_lease"),
     migration!(5, "0005_lost"),
     migration!(6, "0006_handover"),
+    migration!(7, "0007_contact_ways"),
     migration!(8, "0008_visits"),
 ];
 

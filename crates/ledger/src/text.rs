@@ -1,4 +1,5 @@
-//! Postgres' text holds every character but NUL. What comes from outside loses it here, the rest stays.
+//! Postgres' text holds every character but NUL: what comes from outside loses it here, the rest stays. And texts that
+//! nobody can guess.
 
 use std::borrow::Cow;
 
@@ -29,9 +30,35 @@ pub(crate) fn clean_json(value: &Value) -> Value {
     }
 }
 
+/// At most 22 small letters and digits, five random bits each.
+pub(crate) fn random(n_chars: usize) -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let uuid = uuid::Uuid::new_v4().as_u128();
+    // Without the bits that say that it is a random UUID.
+    let mut bits = (uuid >> 80 << 62) | (uuid & ((1 << 62) - 1));
+    (0..n_chars.min(22))
+        .map(|_| {
+            let index = (bits & 31) as usize;
+            bits >>= 5;
+            char::from(ALPHABET[index])
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn random_texts_differ_in_every_place() {
+        let texts: Vec<Vec<char>> = (0..200).map(|_| random(22).chars().collect()).collect();
+        for place in 0..22 {
+            let seen: std::collections::BTreeSet<char> =
+                texts.iter().map(|text| text[place]).collect();
+            assert!(seen.len() > 20, "place {place}: {seen:?}");
+        }
+        assert_eq!(random(12).len(), 12);
+    }
 
     /// Case 125.
     #[test]

@@ -1,10 +1,10 @@
 //! Channels: a poster, a page, an ad. A State leads a customer to the channel's pool.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use allocation::{ChannelId, PoolId};
 use axum::http::StatusCode;
-use ledger::{Channel, ChannelRefused, NewChannel};
+use ledger::{Channel, ChannelRefused, NewChannel, Visits};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -22,11 +22,14 @@ use super::{
     welcome::WelcomeMessage,
     when::When,
 };
-use crate::people;
+use crate::{people, reception::routes};
 
 const MOST_STATES: usize = 100;
 /// A contact way's State has at most 30 characters, an acquisition link's at most 64 bytes.
 const STATE_BYTES: usize = 64;
+const MOST_SLOTS: u64 = 1_000;
+const HOLD_SECONDS: RangeInclusive<u64> = 30..=24 * 60 * 60;
+const TITLE_CHARS: usize = 60;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -53,6 +56,25 @@ struct PutChannel {
     #[serde(default = "yes")]
     #[schema(default = true)]
     card: bool,
+    /// Its public page; null: it has none.
+    visits: Option<ChannelVisits>,
+}
+
+/// A public page that gives each visitor a member at once and shows him a code of that member.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct ChannelVisits {
+    /// Contact ways that are made at WeCom for each member of the pool and lent to one visitor at a time, 0 to 1000; one
+    /// more of each member is for visitors without one.
+    #[schema(minimum = 0, maximum = 1000)]
+    slots_per_member: u32,
+    /// How long a visitor's member is kept for him, 30 s to a day.
+    #[schema(minimum = 30, maximum = 86400)]
+    hold_seconds: u32,
+    /// What the page is headed with, at most 60 characters.
+    #[serde(default)]
+    #[schema(max_length = 60)]
+    title: String,
 }
 
 fn yes() -> bool {
@@ -71,6 +93,14 @@ struct ChannelView {
     #[schema(required)]
     welcome: Option<WelcomeMessage>,
     card: bool,
+    #[schema(required)]
+    visits: Option<ChannelVisits>,
+    /// Names the public page; made once, with the first `visits`, and kept.
+    #[schema(required)]
+    public_code: Option<String>,
+    /// Where the public page is; only a path when the server is not told its own address. Null while there is no page.
+    #[schema(required)]
+    public_url: Option<String>,
     version: u64,
     created_at: When,
     updated_at: When,
@@ -78,7 +108,17 @@ struct ChannelView {
 
 impl From<Channel> for ChannelView {
     fn from(channel: Channel) -> Self {
+        let visits = channel.visits.map(|visits| ChannelVisits {
+            slots_per_member: visits.slots_per_member,
+            hold_seconds: visits.hold_seconds,
+            title: visits.title,
+        });
+        let code = channel.public_code.as_deref();
+        let public_url = code.filter(|_| visits.is_some()).map(routes::public_path);
         Self {
+            visits,
+            public_url,
+            public_code: channel.public_code,
             id: channel.id.into(),
             name: channel.name,
             pool: channel.pool.into(),
@@ -250,6 +290,10 @@ fn check(wanted: &PutChannel) -> Result<NewChannel, Problem> {
     if let Some(welcome) = &wanted.welcome {
         welcome.check("/welcome", &mut fields);
     }
+    let visits = wanted
+        .visits
+        .as_ref()
+        .map(|visits| check_visits(visits, &mut fields));
     let welcome = wanted
         .welcome
         .as_ref()
@@ -263,10 +307,35 @@ fn check(wanted: &PutChannel) -> Result<NewChannel, Problem> {
             states: wanted.states.clone(),
             welcome,
             card: wanted.card,
+            visits,
         }),
         _ => Err(fields
             .check()
             .err()
             .unwrap_or_else(|| Problem::not_found("pool"))),
+    }
+}
+
+fn check_visits(wanted: &ChannelVisits, fields: &mut Fields) -> Visits {
+    let (slots, hold) = (wanted.slots_per_member, wanted.hold_seconds);
+    fields.range(
+        "/visits/slots_per_member",
+        Some(slots.into()),
+        0..=MOST_SLOTS,
+    );
+    fields.range("/visits/hold_seconds", Some(hold.into()), HOLD_SECONDS);
+    let title = wanted.title.trim();
+    if title.chars().any(char::is_control) {
+        fields.wrong(
+            "/visits/title",
+            "control_character",
+            "must not have control characters",
+        );
+    }
+    fields.characters("/visits/title", title, TITLE_CHARS);
+    Visits {
+        slots_per_member: slots,
+        hold_seconds: hold,
+        title: title.to_owned(),
     }
 }

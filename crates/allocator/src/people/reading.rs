@@ -7,7 +7,7 @@ use allocation::PoolId;
 use super::Error;
 use crate::{
     app::{App, CorpApp},
-    reception::routes::{self, Channel, Routes, Welcome},
+    reception::routes::{self, Channel, Routes, Visits, Welcome},
 };
 
 /// How long [`look_again`] may take: a customer waits for it.
@@ -69,6 +69,16 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
         for state in channel.states.into_iter().chain(channel.retired_states) {
             routes.by_state.insert(state, channel.id.clone());
         }
+        let visits = channel.public_code.and_then(|public_code| {
+            let code = public_code.clone();
+            routes.by_public_code.insert(code, channel.id.clone());
+            channel.visits.map(|visits| Visits {
+                public_code,
+                slots_per_member: visits.slots_per_member,
+                hold_ms: u64::from(visits.hold_seconds) * 1_000,
+                title: visits.title,
+            })
+        });
         let welcome = channel.welcome.map(serde_json::from_value::<Welcome>);
         let welcome = welcome.transpose().unwrap_or_else(|error| {
             tracing::warn!(corp = %corp.id, channel = %channel.id, error = %error, "a welcome message cannot be read");
@@ -80,6 +90,7 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
                 pool: channel.pool,
                 welcome,
                 card: channel.card,
+                visits,
             },
         );
     }

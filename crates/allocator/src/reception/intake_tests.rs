@@ -16,6 +16,7 @@ fn routes(default: Option<&str>) -> Routes {
                 pool,
                 welcome: None,
                 card: true,
+                visits: None,
             },
         )]),
         by_state: HashMap::from([("ch_001".to_owned(), channel)]),

@@ -11,6 +11,8 @@ pub struct Routes {
     pub mark: String,
     pub channels: HashMap<ChannelId, Channel>,
     pub by_state: HashMap<String, ChannelId>,
+    /// Public pages, those that are off too: a printed address outlives a pause.
+    pub by_public_code: HashMap<String, ChannelId>,
     pub default_pool: Option<PoolId>,
     pub pools: HashMap<PoolId, Pool>,
 }
@@ -28,6 +30,24 @@ pub struct Channel {
     pub pool: PoolId,
     pub welcome: Option<Welcome>,
     pub card: bool,
+    /// Its public page; None = there is none now.
+    pub visits: Option<Visits>,
+}
+
+/// What the public page of a channel does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visits {
+    pub public_code: String,
+    pub slots_per_member: u32,
+    /// How long a visitor's member is held for him.
+    pub hold_ms: u64,
+    /// May be empty.
+    pub title: String,
+}
+
+/// Where a public page is on its listener.
+pub fn public_path(public_code: &str) -> String {
+    format!("/c/{public_code}")
 }
 
 /// The welcome message of a channel, as `send_welcome_msg` takes it.
@@ -49,6 +69,12 @@ pub enum Route {
 }
 
 impl Routes {
+    /// The channel of a public page, whether it is on or off.
+    pub fn by_public_code(&self, code: &str) -> Option<(&ChannelId, &Channel)> {
+        let id = self.by_public_code.get(code)?;
+        self.channels.get_key_value(id)
+    }
+
     pub fn knows(&self, channel: &str) -> bool {
         ChannelId::new(channel).is_ok_and(|channel| self.channels.contains_key(&channel))
     }

@@ -133,3 +133,93 @@ async fn a_pool_that_channels_lead_to_stays() {
         ["/pool"]
     );
 }
+
+#[tokio::test]
+async fn a_public_page_keeps_its_code() {
+    let world = World::new().await;
+    let console = world.operator().await;
+    world.pool(&console, "p1", &[("mA", 1.0)]).await;
+    let visits = json!({"slots_per_member": 5, "hold_seconds": 600, "title": " 春季 Spring "});
+    let with = |visits: serde_json::Value| json!({"name": "x", "pool": "p1", "visits": visits});
+    let off = console.put("/channels/c1", with(json!(null))).await.ok();
+    for field in ["visits", "public_code", "public_url"] {
+        assert!(off[field].is_null(), "{field}: {off}");
+    }
+    let on = console.put("/channels/c1", with(visits)).await.ok();
+    assert_eq!(on["visits"]["title"], "春季 Spring");
+    let code = on["public_code"].as_str().unwrap().to_owned();
+    assert!(
+        code.len() >= 16 && code.bytes().all(|byte| byte.is_ascii_alphanumeric()),
+        "{code}"
+    );
+    assert_eq!(on["public_url"], format!("/c/{code}"));
+    assert_eq!(console.get("/channels/c1").await.ok(), on);
+    let routes = world.corp_app().routes();
+    let (id, channel) = routes.by_public_code(&code).unwrap();
+    assert_eq!(id.as_str(), "c1");
+    assert_eq!(channel.visits.as_ref().unwrap().hold_ms, 600_000);
+
+    // Off and on again: the address that was printed is good again.
+    let off = console.put("/channels/c1", with(json!(null))).await.ok();
+    assert_eq!(
+        (off["public_code"].as_str(), &off["public_url"]),
+        (Some(&*code), &json!(null))
+    );
+    let routes = world.corp_app().routes();
+    assert!(routes.by_public_code(&code).unwrap().1.visits.is_none());
+    let least = json!({"slots_per_member": 0, "hold_seconds": 30});
+    let on = console.put("/channels/c1", with(least)).await.ok();
+    assert_eq!(
+        (on["public_code"].as_str(), &on["visits"]["title"]),
+        (Some(&*code), &json!(""))
+    );
+    // Nobody else's is the same.
+    let most = json!({"slots_per_member": 1000, "hold_seconds": 86400, "title": "你".repeat(60)});
+    let other = console.put("/channels/c2", with(most)).await.ok();
+    assert_ne!(other["public_code"], on["public_code"]);
+    console.delete("/channels/c1").await.ok();
+    assert!(world.corp_app().routes().by_public_code(&code).is_none());
+}
+
+#[tokio::test]
+async fn a_public_page_has_sane_fields() {
+    let world = World::new().await;
+    let console = world.operator().await;
+    world.pool(&console, "p1", &[("mA", 1.0)]).await;
+    for (visits, pointers) in [
+        (
+            json!({"slots_per_member": 1001, "hold_seconds": 29}),
+            vec!["/visits/slots_per_member", "/visits/hold_seconds"],
+        ),
+        (
+            json!({"slots_per_member": 1, "hold_seconds": 86401}),
+            vec!["/visits/hold_seconds"],
+        ),
+        (
+            json!({"slots_per_member": -1, "hold_seconds": 60}),
+            vec!["/visits/slots_per_member"],
+        ),
+        (
+            json!({"hold_seconds": 60}),
+            vec!["/visits/slots_per_member"],
+        ),
+        (json!({"slots_per_member": 1}), vec!["/visits/hold_seconds"]),
+        (
+            json!({"slots_per_member": 1, "hold_seconds": 60, "title": "x".repeat(61)}),
+            vec!["/visits/title"],
+        ),
+        (
+            json!({"slots_per_member": 1, "hold_seconds": 60, "title": "a\nb"}),
+            vec!["/visits/title"],
+        ),
+        (
+            json!({"slots_per_member": 1, "hold_seconds": 60, "code": "x"}),
+            vec!["/visits/code"],
+        ),
+        (json!(true), vec!["/visits"]),
+    ] {
+        let body = json!({"name": "x", "pool": "p1", "visits": visits});
+        let refused = console.put("/channels/c1", body.clone()).await;
+        assert_eq!(refused.pointers(), pointers, "{body}");
+    }
+}

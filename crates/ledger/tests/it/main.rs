@@ -8,6 +8,7 @@
 mod allocations;
 mod batches;
 mod budget_blocks;
+mod contact_ways;
 mod contention;
 mod corps;
 mod customers;

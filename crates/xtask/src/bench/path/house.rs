@@ -233,6 +233,7 @@ async fn configure(ledger: &Ledger, corp: &CorpId, card: bool) -> anyhow::Result
         states: vec![STATE.to_owned()],
         welcome: None,
         card,
+        visits: None,
     };
     let channel = ChannelId::new(STATE)?;
     ledger

@@ -1,0 +1,134 @@
+//! What processes keep in memory, pictures, and counts.
+
+use allocation::{ChannelId, CorpId, MemberId};
+
+use super::{ContactWays, WayKind, WayState};
+use crate::Error;
+use crate::row::Columns;
+
+/// A way whose meaning changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedWay {
+    pub way: String,
+    pub channel: ChannelId,
+    pub member: MemberId,
+    pub kind: WayKind,
+    pub state: WayState,
+}
+
+/// What changed since a mark.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ChangedWays {
+    pub ways: Vec<ListedWay>,
+    /// From where to read the next time.
+    pub mark: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WayPicture {
+    pub way: String,
+    pub bytes: Vec<u8>,
+    pub content_type: String,
+    /// Where WeCom has it.
+    pub qr_code: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WayCount {
+    pub state: WayState,
+    pub kind: WayKind,
+    pub count: u64,
+}
+
+const PAGE: i64 = 5_000;
+
+impl ContactWays {
+    /// Ways that became ready, retiring or gone since the mark (0: ever, without those that are gone). A change may come
+    /// twice and is never left out: what was not committed when the mark was taken is read the next time.
+    pub async fn changed(&self, corp: &CorpId, mark: u64) -> Result<ChangedWays, Error> {
+        let mut work = self.db.single().await?;
+        let query =
+            work.query("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS mark");
+        let next = work.fetch_one(query).await?.number("mark")?;
+        work.end().await?;
+        let mut changed = ChangedWays {
+            ways: Vec::new(),
+            mark: next,
+        };
+        let (mut after, mut after_way) = (mark, String::new());
+        loop {
+            let mut work = self.db.single().await?;
+            let query = work
+                .query(
+                    "SELECT way, channel_id, member, kind, state, changed_by::text::bigint AS changed_by FROM contact_ways
+                     WHERE corp_id = $1 AND (changed_by, way) > ($2::text::xid8, $3)
+                        AND (state IN ('ready', 'retiring') OR state = 'gone' AND $4)
+                     ORDER BY changed_by, way LIMIT $5",
+                )
+                .bind(corp.as_str())
+                .bind(after.to_string())
+                .bind(after_way.clone())
+                .bind(mark > 0)
+                .bind(PAGE);
+            let rows = work.fetch_all(query).await?;
+            work.end().await?;
+            for row in &rows {
+                let (channel, member) = super::owner(row)?;
+                after = row.number("changed_by")?;
+                after_way = row.value("way")?;
+                changed.ways.push(ListedWay {
+                    way: after_way.clone(),
+                    channel,
+                    member,
+                    kind: row.parsed("kind")?,
+                    state: row.parsed("state")?,
+                });
+            }
+            if (rows.len() as i64) < PAGE {
+                return Ok(changed);
+            }
+        }
+    }
+
+    /// The pictures of those of these ways that have one.
+    pub async fn pictures(&self, corp: &CorpId, ways: &[String]) -> Result<Vec<WayPicture>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "SELECT way, picture, picture_type, qr_code FROM contact_ways
+                 WHERE corp_id = $1 AND way = ANY($2) AND picture IS NOT NULL",
+            )
+            .bind(corp.as_str())
+            .bind(ways.to_vec());
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        rows.iter()
+            .map(|row| {
+                Ok(WayPicture {
+                    way: row.value("way")?,
+                    bytes: row.value("picture")?,
+                    content_type: row.value("picture_type")?,
+                    qr_code: row.value::<Option<String>>("qr_code")?.unwrap_or_default(),
+                })
+            })
+            .collect()
+    }
+
+    pub async fn counts(&self, corp: &CorpId) -> Result<Vec<WayCount>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query("SELECT state, kind, count(*) AS n FROM contact_ways WHERE corp_id = $1 GROUP BY 1, 2 ORDER BY 1, 2")
+            .bind(corp.as_str());
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        rows.iter()
+            .map(|row| {
+                Ok(WayCount {
+                    state: row.parsed("state")?,
+                    kind: row.parsed("kind")?,
+                    count: row.number("n")?,
+                })
+            })
+            .collect()
+    }
+}
