@@ -76,7 +76,7 @@ pub use transfers::{
     Transfers, window_start,
 };
 
-pub use visits::{Visit, VisitCounts, VisitEnd, Visits};
+pub use visits::{Visit, VisitCounts, VisitEnd, VisitTable};
 
 use connection::Db;
 
@@ -145,8 +145,8 @@ impl Ledger {
         }
     }
 
-    pub fn visits(&self) -> Visits {
-        Visits {
+    pub fn visits(&self) -> VisitTable {
+        VisitTable {
             db: self.db.clone(),
         }
     }

@@ -12,7 +12,7 @@ use crate::log_write::column;
 use crate::row::Columns;
 
 #[derive(Debug, Clone)]
-pub struct Visits {
+pub struct VisitTable {
     pub(crate) db: Db,
 }
 
@@ -98,7 +98,7 @@ macro_rules! columns {
     };
 }
 
-impl Visits {
+impl VisitTable {
     /// Those among the allocations that began as visits.
     pub async fn of(
         &self,

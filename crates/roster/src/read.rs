@@ -76,6 +76,19 @@ impl<C: Connection> CorpRoster<C> {
         Ok(waiting)
     }
 
+    /// When the first hold, or memory of one, ends.
+    pub async fn first_end(&self) -> Result<Option<u64>, Error> {
+        let mut connection = self.connection.clone();
+        let first: Vec<(Vec<u8>, f64)> = redis::cmd("ZRANGE")
+            .arg(self.keys.key("holds"))
+            .arg(0)
+            .arg(0)
+            .arg("WITHSCORES")
+            .query_async(&mut connection)
+            .await?;
+        Ok(first.first().map(|(_, end)| *end as u64))
+    }
+
     /// Members as the rules see them, by id; of whom there is nothing to know is left out.
     pub async fn members(&self, ids: &[MemberId]) -> Result<Vec<MemberView>, Error> {
         let names = ids.iter().map(|id| format!("member:{id}")).collect();

@@ -3,4 +3,7 @@
 pub mod intake;
 pub mod routes;
 pub mod rules;
+pub mod sweep;
 pub mod tasks;
+mod visit_rules;
+pub mod visits;

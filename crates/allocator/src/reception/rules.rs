@@ -7,7 +7,7 @@ use allocation::{
 use ledger::{Change, Customer, DeliveryOutcome, NewAllocation, SettledAs};
 use sha2::{Digest, Sha256};
 
-use super::routes::Routes;
+use super::{routes::Routes, visit_rules};
 use crate::{
     effect::Effect,
     handover, lost,
@@ -47,6 +47,28 @@ pub fn changes(entry: &LogEntry, payload: &Payload, routes: &Routes) -> Vec<Chan
             changes.extend(closed.iter().map(|closed| ended(closed, closings)));
             changes.extend(closings.iter().filter_map(lost::ended));
         }
+        (Op::Visit(visits), Answer::Visited(visited)) => {
+            for (index, (visit, visited)) in visits.iter().zip(visited).enumerate() {
+                let context = payload.contexts.get(index).cloned().unwrap_or_default();
+                visit_rules::visited(visit, visited, &context, &mut changes);
+            }
+        }
+        (Op::Confirm(asked), Answer::Confirmed(confirmed)) => {
+            for (index, (asked, confirmed)) in asked.iter().zip(confirmed).enumerate() {
+                let context = payload.contexts.get(index).cloned().unwrap_or_default();
+                visit_rules::confirmed(
+                    entry.at_ms,
+                    asked,
+                    confirmed,
+                    &context,
+                    routes,
+                    &mut changes,
+                );
+            }
+        }
+        (Op::Expire { .. }, Answer::Expired { expired, .. }) => {
+            visit_rules::expired(expired, &mut changes);
+        }
         (Op::Settle(settlement), Answer::Settled(settled)) => {
             changes.extend(settlement_change(settlement, settled))
         }
@@ -70,7 +92,10 @@ pub fn changes(entry: &LogEntry, payload: &Payload, routes: &Routes) -> Vec<Chan
         changes.push(Change::Audit(audited.record(entry.at_ms)));
     }
     for woken in &entry.outcome.woken {
-        assigned_late(entry.at_ms, woken, &mut changes);
+        match &woken.hold {
+            Some(hold) => visit_rules::woken(woken, hold, &mut changes),
+            None => assigned_late(entry.at_ms, woken, &mut changes),
+        }
     }
     changes
 }
@@ -196,7 +221,7 @@ fn row(request: &Request, member: Option<&MemberId>, context: &Context) -> NewAl
 }
 
 /// The one who has the customer greets him, whoever will get him: the code is his and lives 20 s.
-fn welcome(
+pub(super) fn welcome(
     at_ms: u64,
     allocation: Option<allocation::AllocationId>,
     context: &Context,
@@ -226,7 +251,7 @@ fn welcome(
     changes.push(Change::Effect(row));
 }
 
-fn card(
+pub(super) fn card(
     at_ms: u64,
     allocation: allocation::AllocationId,
     member: &MemberId,

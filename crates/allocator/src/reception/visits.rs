@@ -1,0 +1,283 @@
+//! A visit: somebody opens a channel's page, or a landing page says so for him. He is given a member at once, without
+//! Postgres and without WeCom; the callback of his coming confirms it later (`intake`).
+
+use allocation::{
+    AllocationId, ChannelId, MemberId, PoolId, SlotId, SubjectKey, Visit, model::AllocationView,
+};
+use metrics::counter;
+use uuid::Uuid;
+
+use crate::{
+    app::{App, CorpApp},
+    payload::{Context, Payload},
+    people,
+};
+
+/// How long a slot rests before another visit may have it.
+const SLOT_REST_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Whether a visitor is the same as before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum VisitorKind {
+    /// WeChat's id of a person over all apps of a company: it outranks every other way to find out who came.
+    Unionid,
+    /// WeChat's id of a person in one app.
+    Openid,
+    /// Made by us, kept in a signed cookie.
+    Cookie,
+}
+
+impl VisitorKind {
+    /// The kind of subject he is.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unionid => "unionid",
+            Self::Openid => "openid",
+            Self::Cookie => "visitor",
+        }
+    }
+}
+
+/// Who opens the page.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Visitor {
+    pub kind: VisitorKind,
+    pub id: String,
+}
+
+/// Says of which kind, never who.
+impl std::fmt::Debug for Visitor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Visitor")
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Visitor {
+    pub fn subject(&self, corp: &CorpApp) -> SubjectKey {
+        SubjectKey::new(&corp.id, self.kind.as_str(), &self.id)
+    }
+}
+
+/// What he sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Visited {
+    Held(Hold),
+    /// Nobody is free; asked again before that time he keeps his place.
+    Waiting {
+        allocation: AllocationId,
+        until_ms: u64,
+    },
+    /// He has added this member.
+    Met {
+        allocation: AllocationId,
+        member: MemberId,
+    },
+    /// The channel's pool does not exist (any more).
+    NoPool,
+    /// The channel has no public page now.
+    Off,
+}
+
+/// A member is held for him.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    pub allocation: AllocationId,
+    pub member: MemberId,
+    /// State of the contact way that is his alone; None: the member's plain one.
+    pub slot: Option<SlotId>,
+    pub until_ms: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the corp is closed until its state is whole again")]
+    NotReady,
+    #[error("Redis")]
+    Roster(#[source] roster::Error),
+}
+
+impl From<roster::Error> for Error {
+    fn from(error: roster::Error) -> Self {
+        match error {
+            roster::Error::NotReady => Self::NotReady,
+            other => Self::Roster(other),
+        }
+    }
+}
+
+/// Decides whom a visitor sees. The same visitor keeps whom he has: a page that is loaded again only reads.
+pub async fn visit(
+    app: &App,
+    corp: &CorpApp,
+    channel: &ChannelId,
+    visitor: &Visitor,
+) -> Result<Visited, Error> {
+    let visited = decide(app, corp, channel, visitor).await;
+    if matches!(visited, Err(Error::NotReady)) {
+        corp.not_ready.notify_one();
+    }
+    visited
+}
+
+async fn decide(
+    app: &App,
+    corp: &CorpApp,
+    channel: &ChannelId,
+    visitor: &Visitor,
+) -> Result<Visited, Error> {
+    let Some((pool, hold_ms)) = settings(app, corp, channel).await else {
+        return Ok(Visited::Off);
+    };
+    let subject = visitor.subject(corp);
+    let standing = corp.roster.allocations_of(&subject).await?;
+    let now_ms = app.now_ms();
+    if let Some(seen) = standing
+        .iter()
+        .find(|open| open.pool == pool)
+        .and_then(|open| as_it_stands(open, now_ms))
+    {
+        return Ok(seen);
+    }
+    let visit = Visit {
+        allocation: AllocationId(Uuid::now_v7()),
+        pool,
+        subject,
+        channel: channel.clone(),
+        hold_ms,
+        rest_ms: SLOT_REST_MS,
+    };
+    let payload = Payload {
+        contexts: vec![context(channel, visitor)],
+        ..Payload::default()
+    };
+    let applied = corp
+        .roster
+        .visit(vec![visit], &payload.text(), None)
+        .await?;
+    corp.log_grew.notify_one();
+    let answer = applied.answer.into_iter().next();
+    let visited = answer.map_or(Visited::NoPool, seen);
+    if visited == Visited::NoPool {
+        corp.pool_missed.notify_one();
+    }
+    count(corp, &visited);
+    Ok(visited)
+}
+
+/// The channel's pool and how long its holds last, if it has a page. A channel that was made by another process is
+/// looked up once.
+async fn settings(app: &App, corp: &CorpApp, channel: &ChannelId) -> Option<(PoolId, u64)> {
+    let known = || {
+        let routes = corp.routes();
+        let channel = routes.channels.get(channel)?;
+        let visits = channel.visits.as_ref()?;
+        Some((channel.pool.clone(), visits.hold_ms))
+    };
+    if let Some(found) = known() {
+        return Some(found);
+    }
+    if !corp.routes().channels.contains_key(channel) && people::look_again(app, corp).await {
+        return known();
+    }
+    None
+}
+
+/// What he has, if it lasts: a hold that is over, or a place in the waiting list that he must ask for again, is for the
+/// script.
+fn as_it_stands(open: &AllocationView, now_ms: u64) -> Option<Visited> {
+    let Some(hold) = &open.hold else {
+        let member = open.member.clone()?;
+        return Some(Visited::Met {
+            allocation: open.allocation,
+            member,
+        });
+    };
+    match &open.member {
+        Some(member) if hold.until_ms > now_ms => Some(Visited::Held(Hold {
+            allocation: open.allocation,
+            member: member.clone(),
+            slot: hold.slot.clone(),
+            until_ms: hold.until_ms,
+        })),
+        None if hold.until_ms > now_ms + hold.hold_ms / 2 => Some(Visited::Waiting {
+            allocation: open.allocation,
+            until_ms: hold.until_ms,
+        }),
+        _ => None,
+    }
+}
+
+fn context(channel: &ChannelId, visitor: &Visitor) -> Context {
+    Context {
+        source: "visit".to_owned(),
+        subject_kind: visitor.kind.as_str().to_owned(),
+        // A cookie's id says nothing to anybody: it need not be kept.
+        subject_id: match visitor.kind {
+            VisitorKind::Cookie => String::new(),
+            VisitorKind::Unionid | VisitorKind::Openid => visitor.id.clone(),
+        },
+        channel: Some(channel.to_string()),
+        ..Context::default()
+    }
+}
+
+fn seen(answer: allocation::Visited) -> Visited {
+    match answer {
+        allocation::Visited::Held {
+            allocation,
+            member,
+            slot,
+            until_ms,
+        } => Visited::Held(Hold {
+            allocation,
+            member,
+            slot,
+            until_ms,
+        }),
+        allocation::Visited::Again {
+            allocation,
+            member: Some(member),
+            slot,
+            until_ms,
+        } if until_ms > 0 => Visited::Held(Hold {
+            allocation,
+            member,
+            slot,
+            until_ms,
+        }),
+        allocation::Visited::Again {
+            allocation,
+            member: None,
+            until_ms,
+            ..
+        }
+        | allocation::Visited::Waiting {
+            allocation,
+            until_ms,
+        } => Visited::Waiting {
+            allocation,
+            until_ms,
+        },
+        allocation::Visited::Again {
+            allocation,
+            member: Some(member),
+            ..
+        }
+        | allocation::Visited::Met { allocation, member } => Visited::Met { allocation, member },
+        allocation::Visited::NoPool => Visited::NoPool,
+    }
+}
+
+fn count(corp: &CorpApp, visited: &Visited) {
+    let answer = match visited {
+        Visited::Held(hold) if hold.slot.is_some() => "held",
+        Visited::Held(_) => "held_without_slot",
+        Visited::Waiting { .. } => "waiting",
+        Visited::Met { .. } => "met",
+        Visited::NoPool => "no_pool",
+        Visited::Off => "off",
+    };
+    counter!("paidan_visits_total", "corp" => corp.id.to_string(), "answer" => answer).increment(1);
+}
