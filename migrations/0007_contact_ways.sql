@@ -46,6 +46,8 @@ CREATE TABLE contact_ways (
     last_error  text,
     -- The generation of Redis that knows what the state means (given out, or no longer).
     roster_generation bigint NOT NULL DEFAULT 0,
+    -- When it was last taken out of use: it may have been lent until then.
+    rests_since timestamptz,
     -- Of the last change that processes keep in memory; compared with snapshots, so none is overlooked.
     changed_by  xid8        NOT NULL DEFAULT pg_current_xact_id(),
     created_at  timestamptz NOT NULL,

@@ -19,7 +19,7 @@ use crate::{
     faults::Faults,
     guard,
     people::Names,
-    reception::routes::Routes,
+    reception::{routes::Routes, slots::Ways},
     tokens::SharedTokens,
     writer,
 };
@@ -64,6 +64,8 @@ pub struct CorpApp {
     pub client: client::Client,
     /// State → channel → pool, as Postgres has it; replaced whole by `people`.
     routes: RwLock<Arc<Routes>>,
+    /// Contact ways that can be shown; kept up by `reception::slots`.
+    pub ways: Ways,
     /// How members are spelled.
     pub names: Names,
     /// Rung when the log grew, when effects are due, when a transfer should be looked at.
@@ -151,6 +153,7 @@ impl App {
                 client,
                 settings: settings.clone(),
                 routes: RwLock::default(),
+                ways: Ways::new(config.visits.pictures_mb),
                 names: Names::default(),
                 log_grew: Notify::new(),
                 effects_due: Notify::new(),

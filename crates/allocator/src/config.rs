@@ -41,6 +41,7 @@ pub struct Config {
     pub card: Card,
     pub handover: Handover,
     pub audit: Audit,
+    pub visits: Visits,
     pub retention: Retention,
     #[serde(default)]
     pub corps: BTreeMap<String, Corp>,
@@ -175,6 +176,34 @@ pub struct Audit {
     /// Re-reads of a doubtful pair after its event, milliseconds.
     #[serde(deserialize_with = "settings::list")]
     pub reread_ms: Vec<u64>,
+}
+
+/// Contact ways of channels with a public page.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Visits {
+    /// Ways of one corp, resting ones too.
+    pub max_ways: u64,
+    /// Calls that make ways at once in this process.
+    pub workers: usize,
+    pub poll_ms: u64,
+    /// Between a way's last use and its deletion at WeCom, milliseconds.
+    pub slot_rest_ms: u64,
+    /// A call without any answer is looked for after this, milliseconds.
+    pub ask_lease_ms: u64,
+    /// A call whose answer got lost is looked for after this, milliseconds.
+    pub look_after_ms: u64,
+    /// A call of which WeCom shows no trace so long after it had no effect, milliseconds.
+    pub unknown_for_ms: u64,
+    pub max_attempts: i32,
+    pub backoff_min_ms: u64,
+    pub backoff_max_ms: u64,
+    /// What was given up is tried again after this, milliseconds.
+    pub failed_ms: u64,
+    /// Pause of a corp that has as many ways as WeCom allows, milliseconds.
+    pub full_pause_ms: u64,
+    /// Pictures of one corp in memory, megabytes.
+    pub pictures_mb: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -317,7 +346,12 @@ impl Config {
                 errors.push(Error::new(key, problem));
             }
         };
-        let Self { outbox, quota, .. } = self;
+        let Self {
+            outbox,
+            quota,
+            visits,
+            ..
+        } = self;
         let stream = &self.inbox.stream;
         below(
             "quota.lease_ms",
@@ -331,6 +365,13 @@ impl Config {
             outbox.backoff_min_ms,
             "outbox.backoff_max_ms",
             outbox.backoff_max_ms,
+            "",
+        );
+        below(
+            "visits.backoff_min_ms",
+            visits.backoff_min_ms,
+            "visits.backoff_max_ms",
+            visits.backoff_max_ms,
             "",
         );
         below(

@@ -24,7 +24,7 @@ use crate::{
     backoff::Backoff,
     people,
     poison::{self, Failure, Work},
-    reception::intake::{self, Arrival, Step},
+    reception::intake::{self, Arrival, Places, Step},
 };
 use turn::{Origin, Turn};
 
@@ -200,6 +200,10 @@ pub async fn decide_again(
 /// What each delivery asks for, as far as this process knows the channels.
 fn steps(app: &App, corp: &CorpApp, batch: &[Delivery]) -> Vec<Step> {
     let routes = corp.routes();
+    let places = Places {
+        routes: &routes,
+        owners: &corp.ways,
+    };
     let step = |delivery: &Delivery| {
         let arrival = Arrival {
             corp: &corp.id,
@@ -207,7 +211,7 @@ fn steps(app: &App, corp: &CorpApp, batch: &[Delivery]) -> Vec<Step> {
             received_ms: delivery.received_ms,
             plaintext: &delivery.plaintext,
         };
-        let step = intake::step(&arrival, &routes, Uuid::now_v7());
+        let step = intake::step(&arrival, &places, Uuid::now_v7());
         if is_late(delivery.received_ms, app.now_ms()) {
             step.late()
         } else {

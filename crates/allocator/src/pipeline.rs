@@ -11,6 +11,7 @@
 //! | [`audit`] | every member's customers, slowly → what events never said | within what the budget leaves |
 //! | [`reception::tasks`] | waiting customers → free members; loads whose window passed, and what the ledger refused → closed | heals lost wake-ups and writers that died |
 //! | [`reception::sweep`] | visits whose time is over → expired | an end is once, in one script call |
+//! | [`reception::slots`] | channels with a page → contact ways at WeCom → slots in the roster, pictures | the intent is written before the call; a lost answer is looked up |
 //! | [`people`] | pools, members, channels → roster | versions compared; truth is Postgres |
 //! | [`operations`](crate::api::work) | long work a console asked for → progress | lease and cursor; done again is done once |
 //! | [`housekeeping`] | what is done with → away | only what both groups acknowledged, or what has an outcome |
@@ -63,6 +64,7 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
             reception::tasks::run,
         );
         keep(&mut loops, "sweep", app, corp, stop, reception::sweep::run);
+        keep(&mut loops, "slots", app, corp, stop, reception::slots::run);
         keep(&mut loops, "people", app, corp, stop, people::run);
         keep(&mut loops, "operations", app, corp, stop, api::work::run);
         keep(

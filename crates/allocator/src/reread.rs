@@ -5,7 +5,7 @@ mod member;
 
 use std::{sync::Arc, time::Duration};
 
-use allocation::{AllocationId, ChannelId, Closing, MemberId, PoolId, Reason, Request, SubjectKey};
+use allocation::{AllocationId, Closing, MemberId, Reason, SubjectKey};
 use inbox::Taken;
 use ledger::{Allocation, AllocationState};
 use tokio_util::sync::CancellationToken;
@@ -18,10 +18,7 @@ use crate::{
     decide::dirty,
     handover::end,
     payload::{Context, Payload},
-    reception::{
-        intake::{Pair, WECOM},
-        routes::Route,
-    },
+    reception::intake::{self, Pair, Step, WECOM},
 };
 
 /// Marks taken in one turn, and how long they are ours.
@@ -188,44 +185,40 @@ async fn decide(
     subject: SubjectKey,
     holder: MemberId,
 ) -> Result<(), Error> {
-    let (channel, pool, unknown_state): (Option<ChannelId>, PoolId, _) = match corp
-        .routes()
-        .find(relation.state.as_deref().filter(|state| !state.is_empty()))
-    {
-        Route::Channel(channel, pool) => (Some(channel), pool, None),
-        Route::Default(pool) => (
-            None,
-            pool,
-            relation.state.clone().filter(|state| !state.is_empty()),
-        ),
-        Route::Nowhere => return Ok(()),
-    };
-    let request = Request {
-        allocation: AllocationId(Uuid::now_v7()),
-        pool,
-        subject,
-        holder: Some(holder),
-        request: None,
-        echo: true,
-    };
+    let state = relation.state.as_deref().filter(|state| !state.is_empty());
+    let lead = intake::lead(state, &corp.routes(), &corp.ways);
     let context = Context {
         source: "reread".to_owned(),
         subject_kind: WECOM.to_owned(),
         subject_id: pair.external_userid.clone(),
-        channel: channel.map(|channel| channel.to_string()),
-        unknown_state,
         holder: Some(pair.userid.clone()),
         ..Context::default()
     };
+    let allocation = AllocationId(Uuid::now_v7());
+    let payload = |context: Box<Context>| {
+        let contexts = vec![*context];
+        let payload = Payload {
+            contexts,
+            ..Payload::default()
+        };
+        payload.text()
+    };
+    match intake::asks(lead, allocation, subject, holder, context) {
+        Step::Decide { request, context } => {
+            let payload = payload(context);
+            corp.roster.decide(vec![request], &payload, None).await?;
+        }
+        Step::Confirm {
+            confirmation,
+            context,
+        } => {
+            let (asked, payload) = (vec![confirmation], payload(context));
+            corp.roster.confirm(asked, &payload, None).await?;
+        }
+        _ => return Ok(()),
+    }
     metrics::counter!("paidan_found_total", "corp" => corp.id.to_string(), "what" => "added")
         .increment(1);
-    let payload = Payload {
-        contexts: vec![context],
-        ..Payload::default()
-    };
-    corp.roster
-        .decide(vec![request], &payload.text(), None)
-        .await?;
     corp.log_grew.notify_one();
     Ok(())
 }

@@ -158,6 +158,22 @@ pub(super) const KEYS: Keys = &[
     ("handover.poll_ms", Rule::whole(10, 10 * MINUTE_MS)),
     ("audit.period_ms", Rule::zero_or(1_000, 90 * DAY_MS)),
     ("audit.reread_ms", Rule::rising(1, DAY_MS, 10)),
+    ("visits.max_ways", Rule::whole(1, 10_000_000)),
+    ("visits.workers", Rule::whole(1, 64)),
+    ("visits.poll_ms", Rule::whole(10, MINUTE_MS)),
+    ("visits.slot_rest_ms", Rule::whole(0, 90 * DAY_MS)),
+    (
+        "visits.ask_lease_ms",
+        Rule::whole(5_001, HOUR_MS).because("one call to WeCom may take 5 s"),
+    ),
+    ("visits.look_after_ms", Rule::whole(10, HOUR_MS)),
+    ("visits.unknown_for_ms", Rule::whole(10, DAY_MS)),
+    ("visits.max_attempts", Rule::whole(1, 100)),
+    ("visits.backoff_min_ms", Rule::whole(1, HOUR_MS)),
+    ("visits.backoff_max_ms", Rule::whole(1, DAY_MS)),
+    ("visits.failed_ms", Rule::whole(1_000, 90 * DAY_MS)),
+    ("visits.full_pause_ms", Rule::whole(1_000, 7 * DAY_MS)),
+    ("visits.pictures_mb", Rule::whole(1, 65_536)),
     (
         "retention.deliveries_days",
         Rule::zero_or(2, 36_500)

@@ -26,10 +26,12 @@ impl Marks {
     /// is not known any more whether it ended something, so its pair is read.
     pub(super) fn add_again(&mut self, step: Step, outcome: &str) {
         match (step, outcome) {
-            (Step::Decide { context, .. }, "advanced") => {
+            (Step::Decide { context, .. } | Step::Confirm { context, .. }, "advanced") => {
                 self.transfer(&context.subject_id, context.holder.as_deref());
             }
-            (Step::Decide { context, .. }, "ignored") => self.homeless.push(Pair::of(&context)),
+            (Step::Decide { context, .. } | Step::Confirm { context, .. }, "ignored") => {
+                self.homeless.push(Pair::of(&context))
+            }
             (Step::Nowhere(pair), "ignored") => self.homeless.push(pair),
             (Step::Close { pair, .. }, "closed")
             | (Step::Reread(pair), "reread")

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use allocation::{Closed, Closing, Decision, Request, SubjectKey};
+use allocation::{Closed, Closing, Confirmation, Confirmed, Decision, Request, SubjectKey};
 use metrics::counter;
 
 use super::{Error, marks::Marks, waiting};
@@ -18,6 +18,7 @@ use crate::{
 pub(super) struct Turn {
     requests: Vec<Request>,
     contexts: Vec<Context>,
+    confirmations: Vec<(Confirmation, Context)>,
     closings: Vec<(Closing, Pair, Origin)>,
     outcomes: Vec<Outcome>,
     pub(super) marks: Marks,
@@ -46,8 +47,32 @@ impl Turn {
                 {
                     self.close(corp).await?;
                 }
+                if self.confirms(request.subject) {
+                    self.confirm(corp).await?;
+                }
                 self.requests.push(request);
                 self.contexts.push(*context);
+            }
+            Step::Confirm {
+                confirmation,
+                context,
+            } => {
+                let subject = confirmation.subject;
+                if self
+                    .closings
+                    .iter()
+                    .any(|(closing, ..)| closing.subject == subject)
+                {
+                    self.close(corp).await?;
+                }
+                if self
+                    .requests
+                    .iter()
+                    .any(|request| request.subject == subject)
+                {
+                    self.decide(corp).await?;
+                }
+                self.confirmations.push((confirmation, *context));
             }
             Step::Close { closing, pair } => {
                 if self
@@ -56,6 +81,9 @@ impl Turn {
                     .any(|request| request.subject == closing.subject)
                 {
                     self.decide(corp).await?;
+                }
+                if self.confirms(closing.subject) {
+                    self.confirm(corp).await?;
                 }
                 self.closings.push((closing, pair, origin));
             }
@@ -136,6 +164,34 @@ impl Turn {
         Ok(())
     }
 
+    fn confirms(&self, subject: SubjectKey) -> bool {
+        let mut confirmations = self.confirmations.iter();
+        confirmations.any(|(confirmation, _)| confirmation.subject == subject)
+    }
+
+    async fn confirm(&mut self, corp: &CorpApp) -> Result<(), Error> {
+        if self.confirmations.is_empty() {
+            return Ok(());
+        }
+        let (asked, contexts) = std::mem::take(&mut self.confirmations).into_iter().unzip();
+        let payload = Payload {
+            contexts,
+            outcomes: std::mem::take(&mut self.outcomes),
+            ..Payload::default()
+        };
+        let applied = corp.roster.confirm(asked, &payload.text(), None).await?;
+        for (context, confirmed) in payload.contexts.iter().zip(&applied.answer) {
+            match confirmed {
+                Confirmed::Echo { .. } => self
+                    .marks
+                    .transfer(&context.subject_id, context.holder.as_deref()),
+                Confirmed::NoPool => self.marks.homeless.push(Pair::of(context)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Closes what is to be closed. A closing that ended nothing is a doubt: the pair is read again.
     async fn close(&mut self, corp: &CorpApp) -> Result<(), Error> {
         if self.closings.is_empty() {
@@ -181,6 +237,7 @@ impl Turn {
         delay_ms: u64,
     ) -> Result<(), Error> {
         self.decide(corp).await?;
+        self.confirm(corp).await?;
         self.close(corp).await?;
         if !self.outcomes.is_empty() {
             let payload = Payload {

@@ -7,28 +7,32 @@ use allocation::PoolId;
 use super::Error;
 use crate::{
     app::{App, CorpApp},
-    reception::routes::{self, Channel, Routes, Visits, Welcome},
+    reception::{
+        routes::{self, Channel, Routes, Visits, Welcome},
+        slots,
+    },
 };
 
 /// How long [`look_again`] may take: a customer waits for it.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// For a State or channel that this process has not heard of: another one may have been told of it a moment ago. Reads
-/// anew what changed since the last time and answers whether anything did. While Postgres does not answer, it is asked
+/// For a State or channel that this process has not heard of: another one may have been told of it a moment ago, or it is
+/// a contact way that was made just now. Reads what changed since the last time and answers whether it could. While Postgres does not answer, it is asked
 /// once in `roster.sync_every_ms`: what cannot be known now goes by the default pool, as it would without this.
 pub async fn look_again(app: &App, corp: &CorpApp) -> bool {
     if app.now_ms() < corp.no_look_before_ms.load(Relaxed) {
         return false;
     }
     let look = async {
+        slots::refresh(app, corp).await?;
         let mark = app.ledger.configuration_mark(&corp.id).await?;
-        if mark == corp.routes().mark {
-            return Ok(false);
+        if mark != corp.routes().mark {
+            refresh(app, corp).await?;
         }
-        refresh(app, corp).await.map(|()| true)
+        Ok::<_, Error>(())
     };
     let problem = match tokio::time::timeout(LOOK, look).await {
-        Ok(Ok(changed)) => return changed,
+        Ok(Ok(())) => return true,
         Ok(Err(error)) => error.to_string(),
         Err(elapsed) => elapsed.to_string(),
     };

@@ -1,6 +1,9 @@
 //! What one event asks for. Pure: no store is read, nothing is done; `decide` carries the steps out.
 
-use allocation::{AllocationId, Closing, CorpId, MemberId, Reason, Request, SubjectKey};
+use allocation::{
+    AllocationId, ChannelId, Closing, Confirmation, CorpId, MemberId, PoolId, Reason, Request,
+    SlotId, SubjectKey,
+};
 use uuid::Uuid;
 use wecom::event::{
     AppPresence, Body, Contact, Event, ExternalContact, ExternalContactChange as Change,
@@ -52,6 +55,11 @@ pub enum Step {
         request: Request,
         context: Box<Context>,
     },
+    /// A member has a customer who came by one of our contact ways: whose visit was it?
+    Confirm {
+        confirmation: Confirmation,
+        context: Box<Context>,
+    },
     /// A relation ended. If it ended nothing of ours, the pair is read again.
     Close { closing: Closing, pair: Pair },
     /// A transfer of ours moved on or failed; only `transfer_result` knows which.
@@ -94,9 +102,80 @@ impl Step {
                 }),
                 None => Self::Ignore("late"),
             },
+            Self::Confirm { context, .. } => Self::Late(Pair::of(&context)),
             Self::Close { pair, .. } | Self::Nowhere(pair) => Self::Late(pair),
             other => other,
         }
+    }
+}
+
+/// Contact ways of ours begin like this: a slot is lent to one visit at a time, a plain one is for visits without a slot.
+pub const SLOT_STATE: &str = "pv.";
+pub const PLAIN_STATE: &str = "pw.";
+
+/// Whose contact ways are.
+pub trait Owners: std::fmt::Debug {
+    /// The channel of a way of ours; None: not known here (yet).
+    fn channel_of(&self, way: &str) -> Option<ChannelId>;
+}
+
+impl Owners for std::collections::HashMap<String, ChannelId> {
+    fn channel_of(&self, way: &str) -> Option<ChannelId> {
+        self.get(way).cloned()
+    }
+}
+
+/// What a State asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lead {
+    /// It leads to a pool, which decides.
+    Pool {
+        channel: Option<ChannelId>,
+        pool: PoolId,
+        /// The State, when it names no channel.
+        unknown_state: Option<String>,
+    },
+    /// It is a contact way of ours: the visitor saw this member, or should have.
+    Way {
+        channel: ChannelId,
+        pool: PoolId,
+        /// None: a plain way.
+        slot: Option<SlotId>,
+    },
+    /// Nowhere, perhaps not yet.
+    Nowhere,
+}
+
+/// Where a State leads.
+pub fn lead(state: Option<&str>, routes: &Routes, owners: &dyn Owners) -> Lead {
+    if let Some(way) = state
+        && (way.starts_with(SLOT_STATE) || way.starts_with(PLAIN_STATE))
+        && !routes.by_state.contains_key(way)
+    {
+        let channel = owners.channel_of(way);
+        let known = channel.and_then(|channel| routes.channels.get_key_value(&channel));
+        let slot = match way.starts_with(SLOT_STATE) {
+            true => SlotId::new(way).ok(),
+            false => None,
+        };
+        return known.map_or(Lead::Nowhere, |(channel, settings)| Lead::Way {
+            channel: channel.clone(),
+            pool: settings.pool.clone(),
+            slot,
+        });
+    }
+    match routes.find(state) {
+        Route::Channel(channel, pool) => Lead::Pool {
+            channel: Some(channel),
+            pool,
+            unknown_state: None,
+        },
+        Route::Default(pool) => Lead::Pool {
+            channel: None,
+            pool,
+            unknown_state: state.map(str::to_owned),
+        },
+        Route::Nowhere => Lead::Nowhere,
     }
 }
 
@@ -109,13 +188,20 @@ pub struct Arrival<'a> {
     pub plaintext: &'a str,
 }
 
+/// Where customers go, as far as this process knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Places<'a> {
+    pub routes: &'a Routes,
+    pub owners: &'a dyn Owners,
+}
+
 /// What this delivery asks for. `allocation` becomes the id of a new allocation, if there is one.
-pub fn step(arrival: &Arrival<'_>, routes: &Routes, allocation: Uuid) -> Step {
+pub fn step(arrival: &Arrival<'_>, places: &Places<'_>, allocation: Uuid) -> Step {
     let Ok(event) = Event::parse(arrival.plaintext) else {
         return Step::Ignore("unreadable");
     };
     match event.body {
-        Body::ExternalContact(contact) => contact_step(arrival, routes, contact, allocation),
+        Body::ExternalContact(contact) => contact_step(arrival, places, contact, allocation),
         Body::AppPresence(AppPresence::Subscribe | AppPresence::Unsubscribe) => {
             match event.from_user {
                 Some(userid) => Step::CheckMember(userid),
@@ -134,7 +220,7 @@ pub fn step(arrival: &Arrival<'_>, routes: &Routes, allocation: Uuid) -> Step {
 
 fn contact_step(
     arrival: &Arrival<'_>,
-    routes: &Routes,
+    places: &Places<'_>,
     contact: ExternalContact,
     allocation: Uuid,
 ) -> Step {
@@ -146,7 +232,7 @@ fn contact_step(
         return Step::Ignore("no_customer");
     }
     match &contact.change {
-        Change::Add | Change::AddHalf => added(arrival, routes, contact, allocation),
+        Change::Add | Change::AddHalf => added(arrival, places, contact, allocation),
         Change::Del if contact.source.as_deref() == Some(DELETE_BY_TRANSFER) => Step::Advance {
             external_userid: pair.external_userid,
             taker: None,
@@ -168,45 +254,86 @@ fn contact_step(
 
 fn added(
     arrival: &Arrival<'_>,
-    routes: &Routes,
+    places: &Places<'_>,
     contact: ExternalContact,
     allocation: Uuid,
 ) -> Step {
     let Ok(holder) = MemberId::new(contact.user_id.clone()) else {
         return Step::Ignore("no_member");
     };
-    let (channel, pool, unknown_state) = match routes.find(contact.state.as_deref()) {
-        Route::Channel(channel, pool) => (Some(channel.to_string()), pool, None),
-        Route::Default(pool) => (None, pool, contact.state.clone()),
-        Route::Nowhere if contact.state.is_none() => return Step::Ignore("no_pool"),
-        Route::Nowhere => {
-            return Step::Nowhere(Pair {
+    let lead = lead(contact.state.as_deref(), places.routes, places.owners);
+    if lead == Lead::Nowhere {
+        return match contact.state {
+            None => Step::Ignore("no_pool"),
+            Some(_) => Step::Nowhere(Pair {
                 userid: contact.user_id,
                 external_userid: contact.external_user_id,
-            });
-        }
-    };
+            }),
+        };
+    }
     let subject = SubjectKey::new(arrival.corp, WECOM, &contact.external_user_id);
-    Step::Decide {
-        request: Request {
-            allocation: AllocationId(allocation),
-            pool,
-            subject,
-            holder: Some(holder),
-            request: None,
-            echo: true,
-        },
-        context: Box::new(Context {
-            source: "callback".to_owned(),
-            subject_kind: WECOM.to_owned(),
-            subject_id: contact.external_user_id,
-            delivery: Some(arrival.delivery.to_owned()),
+    let context = Context {
+        source: "callback".to_owned(),
+        subject_kind: WECOM.to_owned(),
+        subject_id: contact.external_user_id,
+        delivery: Some(arrival.delivery.to_owned()),
+        holder: Some(contact.user_id),
+        welcome_code: contact.welcome_code.map(|code| code.expose().to_owned()),
+        received_ms: arrival.received_ms,
+        ..Context::default()
+    };
+    asks(lead, AllocationId(allocation), subject, holder, context)
+}
+
+/// A member has a customer who came by this State.
+pub fn asks(
+    lead: Lead,
+    allocation: AllocationId,
+    subject: SubjectKey,
+    holder: MemberId,
+    context: Context,
+) -> Step {
+    match lead {
+        Lead::Pool {
             channel,
+            pool,
             unknown_state,
-            holder: Some(contact.user_id),
-            welcome_code: contact.welcome_code.map(|code| code.expose().to_owned()),
-            received_ms: arrival.received_ms,
-        }),
+        } => Step::Decide {
+            request: Request {
+                allocation,
+                pool,
+                subject,
+                holder: Some(holder),
+                request: None,
+                echo: true,
+            },
+            context: Box::new(Context {
+                channel: channel.map(|channel| channel.to_string()),
+                unknown_state,
+                ..context
+            }),
+        },
+        Lead::Way {
+            channel,
+            pool,
+            slot,
+        } => Step::Confirm {
+            confirmation: Confirmation {
+                allocation,
+                pool,
+                subject,
+                member: holder,
+                visitor: None,
+                // A slot says whose visit it was; only without one the oldest is taken.
+                channel: slot.is_none().then(|| channel.clone()),
+                slot,
+            },
+            context: Box::new(Context {
+                channel: Some(channel.to_string()),
+                ..context
+            }),
+        },
+        Lead::Nowhere => Step::Nowhere(Pair::of(&context)),
     }
 }
 

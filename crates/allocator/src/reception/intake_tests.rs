@@ -4,7 +4,7 @@ use allocation::{ChannelId, CorpId, PoolId};
 use uuid::Uuid;
 
 use super::super::routes::{Channel, Routes};
-use super::{Arrival, Pair, Step, step};
+use super::{Arrival, Pair, Places, Step, step};
 
 fn routes(default: Option<&str>) -> Routes {
     let channel = ChannelId::new("spring").unwrap();
@@ -42,7 +42,15 @@ fn read(plaintext: &str, routes: &Routes) -> Step {
         received_ms: 7,
         plaintext,
     };
-    step(&arrival, routes, Uuid::from_u128(1))
+    let owners = HashMap::from([
+        ("pv.slot1".to_owned(), ChannelId::new("spring").unwrap()),
+        ("pw.plain1".to_owned(), ChannelId::new("spring").unwrap()),
+    ]);
+    let places = Places {
+        routes,
+        owners: &owners,
+    };
+    step(&arrival, &places, Uuid::from_u128(1))
 }
 
 fn pair() -> Pair {
@@ -198,4 +206,36 @@ fn a_member_who_leaves_the_range_is_checked() {
     let event = "<xml><ToUserName>ww1</ToUserName><FromUserName>LiSi</FromUserName><CreateTime>1</CreateTime>\
                  <MsgType>event</MsgType><Event>unsubscribe</Event></xml>";
     assert!(matches!(read(event, &routes(None)), Step::CheckMember(who) if who == "LiSi"));
+}
+
+/// A slot says whose visit it was; a plain way leaves the oldest to be guessed; a way that nobody knows (yet) is read
+/// again, and never goes to the default pool.
+#[test]
+fn contact_ways_of_ours_confirm_visits() {
+    for (state, slot, channel) in [
+        ("pv.slot1", Some("pv.slot1"), None),
+        ("pw.plain1", None, Some("spring")),
+    ] {
+        let event = contact(
+            "add_external_contact",
+            &format!("<State>{state}</State><WelcomeCode>code</WelcomeCode>"),
+        );
+        let Step::Confirm {
+            confirmation,
+            context,
+        } = read(&event, &routes(Some("rest")))
+        else {
+            panic!("{state} confirms a visit");
+        };
+        assert_eq!(confirmation.slot.map(String::from).as_deref(), slot);
+        assert_eq!(confirmation.channel.map(String::from).as_deref(), channel);
+        assert_eq!(confirmation.pool.as_str(), "pool_a");
+        assert_eq!(confirmation.member.as_str(), "zhangsan");
+        assert_eq!(context.channel.as_deref(), Some("spring"));
+        assert_eq!(context.welcome_code.as_deref(), Some("code"));
+    }
+    let event = contact("add_external_contact", "<State>pv.unknown</State>");
+    let step = read(&event, &routes(Some("rest")));
+    assert!(step.is_of_unknown_state());
+    assert!(matches!(step, Step::Nowhere(_)));
 }

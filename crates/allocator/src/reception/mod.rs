@@ -3,6 +3,7 @@
 pub mod intake;
 pub mod routes;
 pub mod rules;
+pub mod slots;
 pub mod sweep;
 pub mod tasks;
 mod visit_rules;

@@ -13,9 +13,6 @@ use crate::{
     people,
 };
 
-/// How long a slot rests before another visit may have it.
-const SLOT_REST_MS: u64 = 24 * 60 * 60 * 1000;
-
 /// Whether a visitor is the same as before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VisitorKind {
@@ -146,7 +143,7 @@ async fn decide(
         subject,
         channel: channel.clone(),
         hold_ms,
-        rest_ms: SLOT_REST_MS,
+        rest_ms: app.config.visits.slot_rest_ms,
     };
     let payload = Payload {
         contexts: vec![context(channel, visitor)],

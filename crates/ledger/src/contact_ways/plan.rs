@@ -193,7 +193,8 @@ async fn retire(
              retired AS (
                 UPDATE contact_ways AS w SET state = 'retiring', roster_generation = 0,
                     changed_by = pg_current_xact_id(),
-                    next_try_at = CASE WHEN w.kind = 'plain' OR w.state <> 'ready' THEN $6 END
+                    next_try_at = CASE WHEN w.kind = 'plain' OR w.state <> 'ready' THEN $6 END,
+                    rests_since = CASE WHEN w.state = 'ready' THEN $7 ELSE w.rests_since END
                 FROM picked AS p
                 WHERE w.corp_id = $1 AND w.way = p.way AND w.config_id IS NOT NULL
                     AND w.state IN ('asked', 'ready', 'failed')
@@ -205,7 +206,8 @@ async fn retire(
         .bind(column(&excess, |(pair, _)| pair.member.to_string()))
         .bind(column(&excess, |(pair, _)| pair.kind.as_str()))
         .bind(column(&excess, |(_, n)| signed(*n)))
-        .bind(at(now_ms.saturating_add(limits.rest_ms)));
+        .bind(at(now_ms.saturating_add(limits.rest_ms)))
+        .bind(at(now_ms));
     let row = work.fetch_one(query).await?;
     planned.dropped = row.number("dropped")?;
     planned.retired = row.number("retired")?;

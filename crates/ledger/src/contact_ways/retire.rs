@@ -17,6 +17,8 @@ pub struct Untold {
     pub member: MemberId,
     /// To be given out; else no longer.
     pub ready: bool,
+    /// It was lent until then at most; 0: never.
+    pub rests_since_ms: u64,
 }
 
 /// A way that has rested.
@@ -41,7 +43,7 @@ impl ContactWays {
         let mut work = self.db.single().await?;
         let query = work
             .query_once(
-                "SELECT way, channel_id, member, state = 'ready' AS ready FROM (
+                "SELECT way, channel_id, member, state = 'ready' AS ready, rests_since FROM (
                     SELECT * FROM contact_ways WHERE corp_id = $1 AND roster_generation < $2 AND kind = 'slot'
                         AND state IN ('ready', 'retiring')
                     ORDER BY roster_generation LIMIT $3) AS w
@@ -60,6 +62,7 @@ impl ContactWays {
                     channel,
                     member,
                     ready: row.value("ready")?,
+                    rests_since_ms: row.ms_option("rests_since")?.unwrap_or_default(),
                 })
             })
             .collect()

@@ -330,7 +330,13 @@ async fn ways_retire_rest_and_come_back() {
             .unwrap();
         untold
     };
-    assert_eq!(told(1, T0).await.len(), 2);
+    let untold = told(1, T0).await;
+    assert_eq!(untold.len(), 2);
+    assert!(
+        untold
+            .iter()
+            .all(|one| one.ready && one.rests_since_ms == 0)
+    );
     assert_eq!(told(1, T0).await.len(), 0);
     assert_eq!(told(2, T0).await.len(), 2, "a new generation is told again");
     let first = ways.changed(&setup.corp, 0).await.unwrap();
@@ -353,7 +359,7 @@ async fn ways_retire_rest_and_come_back() {
     let planned = plan(&setup, limits, T0 - 60_000).await;
     assert_eq!((planned.revived, planned.wanted), (2, 0));
     let untold = told(2, T0).await;
-    assert!(matches!(&untold[..], [one] if one.ready));
+    assert!(matches!(&untold[..], [one] if one.ready && one.rests_since_ms == T0));
 
     // A word that crossed the change is told again.
     put_channel(&setup, None).await;

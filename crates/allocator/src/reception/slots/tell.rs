@@ -1,0 +1,78 @@
+//! Tells the roster which slots may be lent and which no longer. Every generation is told everything: a rebuilt one may
+//! have been made of rows that know no slots.
+
+use allocation::{MAX_BATCH, SetSlots, SlotId};
+use ledger::Untold;
+use tokio_util::sync::CancellationToken;
+
+use super::Error;
+use crate::{
+    app::{App, CorpApp},
+    payload::Payload,
+};
+
+/// Slots read at once.
+const BATCH: u32 = 5_000;
+
+/// Tells what `generation` was not told.
+pub(super) async fn run(
+    app: &App,
+    corp: &CorpApp,
+    generation: u64,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
+    let ways = app.ledger.contact_ways();
+    let untold = ways.untold(&corp.id, generation, BATCH).await?;
+    let of_one = |one: &Untold, other: &Untold| {
+        (&one.channel, &one.member) == (&other.channel, &other.member)
+    };
+    for slots in untold.chunk_by(of_one) {
+        for slots in slots.chunks(MAX_BATCH) {
+            if stop.is_cancelled() {
+                return Ok(());
+            }
+            let change = change(app, corp, slots).await?;
+            corp.roster.set_slots(change, &payload(), None).await?;
+            corp.log_grew.notify_one();
+            let rest_ms = app.config.visits.slot_rest_ms;
+            ways.told(&corp.id, slots, generation, rest_ms, app.now_ms())
+                .await?;
+        }
+    }
+    Ok(())
+}
+
+/// Of one member and channel. A state that was made of rows knows no slots, so the ledger says when each was lent last:
+/// one that should rest must not be lent to somebody else.
+async fn change(app: &App, corp: &CorpApp, slots: &[Untold]) -> Result<SetSlots, Error> {
+    let mut change = SetSlots {
+        channel: slots[0].channel.clone(),
+        member: slots[0].member.clone(),
+        add: Vec::new(),
+        remove: Vec::new(),
+    };
+    for slot in slots {
+        let id = SlotId::new(slot.way.clone())?;
+        if slot.ready {
+            change.add.push((id, slot.rests_since_ms));
+        } else {
+            change.remove.push(id);
+        }
+    }
+    let added: Vec<SlotId> = change.add.iter().map(|(id, _)| id.clone()).collect();
+    let lent = app.ledger.visits().last_lent(&corp.id, &added).await?;
+    for (id, rests_since_ms) in &mut change.add {
+        *rests_since_ms = lent
+            .get(id)
+            .map_or(*rests_since_ms, |lent_ms| (*rests_since_ms).max(*lent_ms));
+    }
+    Ok(change)
+}
+
+fn payload() -> String {
+    Payload {
+        actor: Some("slots".to_owned()),
+        ..Payload::default()
+    }
+    .text()
+}
