@@ -34,3 +34,4 @@ mod permit;
 mod poison;
 mod redis_setup;
 mod reread;
+mod visits;
