@@ -30,7 +30,7 @@ Errors are `application/problem+json` with a stable `code`. Lists are `data` and
 Times are RFC 3339 in UTC. Unknown fields and parameters are refused. \
 Every POST takes an `Idempotency-Key`: the same request with the same key has its effect once.";
 
-const TAGS: [(&str, &str); 14] = [
+const TAGS: [(&str, &str); 15] = [
     ("allocations", "Who got whom."),
     ("presence", "Who is there now."),
     ("pools", "Members that share incoming customers."),
@@ -38,6 +38,10 @@ const TAGS: [(&str, &str); 14] = [
     (
         "channels",
         "Posters, pages, ads: a State that leads to a pool.",
+    ),
+    (
+        "visits",
+        "Whom a visitor sees, before he is a customer; also for own landing pages.",
     ),
     (
         "transfers",

@@ -32,6 +32,7 @@ mod read;
 mod transfers;
 mod tree;
 mod validate;
+mod visits;
 mod welcome;
 pub(crate) mod when;
 pub mod work;
@@ -84,10 +85,11 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(presence::routes())
         .merge(quotas::routes())
         .merge(transfers::routes())
+        .merge(visits::more_routes())
         .route_layer(middleware::from_fn_with_state(
             api.clone(),
             idempotent::answer_again,
         ));
-    let corp = repeatable.merge(asking::routes());
+    let corp = repeatable.merge(asking::routes()).merge(visits::routes());
     OpenApiRouter::with_openapi(docs::head()).nest("/api/v1/corps/{corp_id}", corp)
 }

@@ -163,6 +163,20 @@ async fn decide(
     Ok(visited)
 }
 
+/// The contact way that a visitor sees: his slot, else the member's plain one, if that is made. One that another process
+/// has told the roster of a moment ago is read first, so that its picture can be shown.
+pub async fn way_of(app: &App, corp: &CorpApp, channel: &ChannelId, hold: &Hold) -> Option<String> {
+    let known = || match &hold.slot {
+        Some(slot) => Some(slot.to_string()).filter(|way| corp.ways.owner(way).is_some()),
+        None => corp.ways.plain(channel, &hold.member),
+    };
+    let way = known();
+    if way.is_some() || !people::look_again(app, corp).await {
+        return way;
+    }
+    known()
+}
+
 /// The channel's pool and how long its holds last, if it has a page. A channel that was made by another process is
 /// looked up once.
 async fn settings(app: &App, corp: &CorpApp, channel: &ChannelId) -> Option<(PoolId, u64)> {

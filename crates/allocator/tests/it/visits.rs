@@ -437,3 +437,74 @@ async fn a_page_that_is_off_holds_nothing() {
     let off = visit(world.app(), world.corp_app(), &nowhere, &visitor("v1")).await;
     assert_eq!(off.unwrap(), Visited::Off);
 }
+
+/// An own landing page: the same visitor is answered the same, and the record is there to be read and ended.
+#[tokio::test]
+async fn own_pages_ask_over_rest() {
+    let (world, console) = world().await;
+    let body = json!({"visitor": {"kind": "unionid", "id": "oUnion1"}});
+    let first = console
+        .post("/channels/page/visits", body.clone())
+        .await
+        .ok();
+    assert_eq!(first["state"], "held");
+    assert_eq!(first["own_code"], true);
+    assert_eq!(first["qr_code"], "http://qr");
+    let picture = first["picture"].as_str().unwrap();
+    assert!(picture.starts_with("/w/pv.") && picture.ends_with(".png"));
+    assert_eq!(
+        console.post("/channels/page/visits", body).await.ok(),
+        first
+    );
+    let id = first["allocation_id"].as_str().unwrap();
+    world.written().await;
+    let record = console.get(&format!("/visits/{id}")).await.ok();
+    assert_eq!(record["ended_as"], json!(null));
+    assert_eq!(record["channel"], "page");
+    for _ in 0..2 {
+        assert_eq!(console.delete(&format!("/visits/{id}")).await.status, 204);
+        world.written().await;
+    }
+    let record = console.get(&format!("/visits/{id}")).await.ok();
+    assert_eq!(record["ended_as"], "closed");
+    assert_eq!(
+        row(&world, AllocationId(id.parse().unwrap()))
+            .await
+            .close_reason
+            .as_deref(),
+        Some("cancelled")
+    );
+    world.check().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_visited_says_why() {
+    let (world, console) = world().await;
+    let visitor = |kind: &str, id: &str| json!({"visitor": {"kind": kind, "id": id}});
+    let page = "/channels/page/visits";
+    let asked = console.post(page, visitor("cookie", "x")).await;
+    assert_eq!(asked.pointers(), ["/visitor/kind"]);
+    let asked = console.post(page, visitor("openid", "")).await;
+    assert_eq!(asked.pointers(), ["/visitor/id"]);
+    let asked = console
+        .post("/channels/nowhere/visits", visitor("openid", "o1"))
+        .await;
+    assert_eq!(asked.status, 404);
+    let body = json!({"name": "x", "pool": "sales", "states": []});
+    console.put("/channels/plain", body).await.ok();
+    let asked = console
+        .post("/channels/plain/visits", visitor("openid", "o1"))
+        .await;
+    assert_eq!(asked.refused(), (409, "visits_off".to_owned()));
+    let unknown = console
+        .get("/visits/0190b5a2-0000-7000-8000-000000000000")
+        .await;
+    assert_eq!(unknown.status, 404);
+    // Closed until it is rebuilt: the visitor is to come again.
+    test_redis::shared().cli(&["DEL", &format!("{{{}}}:v1:ready", world.corp)]);
+    let asked = console
+        .post("/channels/page/visits", visitor("openid", "o1"))
+        .await;
+    assert_eq!(asked.status, 503);
+    assert!(!asked.header("retry-after").is_empty());
+}

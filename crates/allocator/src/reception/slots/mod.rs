@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use ways::refresh;
-pub use ways::{Owner, Picture, Ways, picture_of};
+pub use ways::{Owner, Picture, Ways, picture_of, picture_path};
 
 use crate::{
     app::{App, CorpApp},

@@ -215,6 +215,11 @@ pub(crate) async fn refresh(app: &App, corp: &CorpApp) -> Result<(), ledger::Err
     Ok(())
 }
 
+/// Where a picture is on the public listener.
+pub fn picture_path(way: &str) -> String {
+    format!("/w/{way}.png")
+}
+
 /// The picture of a way that this process knows, from memory or from Postgres.
 pub async fn picture_of(
     app: &App,
