@@ -69,7 +69,7 @@ return operation('confirm.1', {}, function()
   end
 
   local function add_credit(m, place, amount)
-    if m.on == 1 then
+    if place.within then
       local v = pool(place.pool).v
       local class = class_of(v, place.weight)
       local key = class_key(class, place.pool)
@@ -92,9 +92,9 @@ return operation('confirm.1', {}, function()
     end
   end
 
-  local function open_for(list, allocation, pool_id, member_id)
+  local function open_for(list, allocation, pool_id, member_id, mark)
     list.dirty = true
-    list[#list + 1] = { id = allocation, pool = pool_id, member = member_id, holder = member_id, epoch = 0, settled = '1' }
+    list[#list + 1] = { id = allocation, pool = pool_id, member = member_id, holder = member_id, epoch = 0, settled = '1', mark = mark }
   end
 
   local function confirm(allocation, pool_id, subject, member_id, visitor, slot, channel)
@@ -110,8 +110,7 @@ return operation('confirm.1', {}, function()
       if e then return 'ALREADY', e.id, '', '' end
       local m = create(member_id)
       charge_unasked(pool_id, member_id)
-      assign(m)
-      open_for(list, allocation, pool_id, member_id)
+      open_for(list, allocation, pool_id, member_id, assign(m, pool_id))
       return 'DIRECT', allocation, '', ''
     end
     local held, by, of = found.e, found.by, found.e.pool
@@ -126,14 +125,15 @@ return operation('confirm.1', {}, function()
       end_hold(found.visitor, held)
       table.remove(from, found.at)
       from.dirty, list.dirty = true, true
-      list[#list + 1] = { id = held.id, pool = of, member = member_id, holder = member_id, epoch = held.epoch, settled = '1' }
+      list[#list + 1] = { id = held.id, pool = of, member = member_id, holder = member_id, epoch = held.epoch, settled = '1',
+        mark = held.mark }
       remember_past(found.visitor, of, 'M', held.id, member_id)
       return 'CONFIRMED', held.id, held.id, by
     end
-    local word = 'LATE'
+    local word, mark = 'LATE', nil
     if not found.at and found.member == member_id then
       create(member_id)
-      add_load(known(member_id), 1)
+      mark = add_load(known(member_id), of)
     else
       word = 'MISMATCHED'
       if found.at then drop(open(found.visitor), found.at, found.visitor) end
@@ -148,9 +148,9 @@ return operation('confirm.1', {}, function()
           add_credit(m, place, -1)
         end
       end
-      assign(m)
+      mark = assign(m, of)
     end
-    open_for(list, allocation, of, member_id)
+    open_for(list, allocation, of, member_id, mark)
     remember_past(found.visitor, of, 'M', allocation, member_id)
     return word, allocation, held.id, by
   end

@@ -69,10 +69,10 @@ local function general(first, out)
       if not p then return 'NO_POOL', '', '' end
       local e = find(list, pool_id)
       if e then return 'ALREADY', e.id, e.member end
-      local m = take_turn(p)
+      local m, mark = take_turn(p)
       list.dirty = true
       if m then
-        list[#list + 1] = { id = allocation, pool = pool_id, member = m.id, holder = holder, epoch = 0, settled = '0' }
+        list[#list + 1] = { id = allocation, pool = pool_id, member = m.id, holder = holder, epoch = 0, settled = '0', mark = mark }
         return 'ASSIGNED', allocation, m.id
       end
       wait(p, subject)

@@ -33,7 +33,8 @@ return operation('reassign.1', {}, function()
     m = create(to)
     parse(m)
     if m.blocked ~= '' then return { 'BLOCKED', '', '' } end
-    if m.load >= m.cap then return { 'FULL', '', '' } end
+    local l = m.windows and limits_in(m, pool_id)
+    if m.load >= m.cap or m.windows and windows_full(m.windows) or l and limits_full(l) then return { 'FULL', '', '' } end
   else
     local p = pool(pool_id)
     if not p then return { 'NOBODY', '', '' } end
@@ -41,10 +42,10 @@ return operation('reassign.1', {}, function()
     for i = 8, #ARGV do left_out[#left_out + 1] = ARGV[i] end
     for i = 1, #left_out do
       local x = left_out[i] ~= '' and member(left_out[i])
-      if x and x.on == 1 and not x.hidden then
+      if x and not x.hidden then
         local places = parse(x)
         for j = 1, #places do
-          if places[j].pool == pool_id and places[j].weight > 0 then
+          if places[j].pool == pool_id and places[j].within then
             leave(x, places[j])
             x.hidden, x.dirty = true, true
             hidden[#hidden + 1] = { x, places[j] }
@@ -58,7 +59,7 @@ return operation('reassign.1', {}, function()
   end
   local holder = e.settled == '1' and e.member or e.holder
   release(e, subject)
-  assign(m)
+  e.mark = assign(m, pool_id)
   e.member, e.holder, e.epoch, e.settled, list.dirty = m.id, holder, e.epoch + 1, '0', true
   wake()
   return { 'MOVED', m.id, whole(e.epoch) }

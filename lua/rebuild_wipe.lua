@@ -32,7 +32,7 @@ local families = { "member:", "pool:", "config:", "class:", "least:", "waiting:"
 local page = redis.call("SCAN", ARGV[2], "MATCH", prefix .. "*", "COUNT", 1000)
 for _, key in ipairs(page[2]) do
   local name = string.sub(key, #prefix + 1)
-  local ours = name == "corp" or name == "leases" or name == "holds" or name == "log"
+  local ours = name == "corp" or name == "leases" or name == "alarms" or name == "holds" or name == "log"
   for _, family in ipairs(families) do
     ours = ours or string.sub(name, 1, #family) == family
   end

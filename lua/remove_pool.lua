@@ -22,7 +22,8 @@ return operation('remove_pool.1', {}, function()
   local stored_version, stored_content = stored_config(id)
   if not stored_content then return { 'UNKNOWN', '' } end
   if version < stored_version then return { 'STALE', whole(stored_version) } end
-  vacate(id, stored_content)
+  local former = vacate(id, stored_content)
+  for i = 1, #former do tidy(known(former[i])) end
   pools[id] = false
   call('DEL', PREFIX .. 'pool:' .. id)
   call('SET', PREFIX .. 'config:' .. id, ARGV[4])

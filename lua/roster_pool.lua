@@ -9,17 +9,30 @@ local function stored_config(id)
   return tonumber(version), content ~= '' and content or nil
 end
 
--- Members of a configuration without its version: their ids in order, and their weights.
+-- Members of a configuration without its version: their ids in order, their weights, and limits of those who have any:
+-- where the strategy ends with a plus, three follow each weight.
 local function members_of(content)
-  local ids, weights, id = {}, {}, nil
-  for field in string.gmatch(string.match(content, '^[^\31]*\31?(.*)$'), '[^\31]+') do
+  local ids, weights, limits = {}, {}, {}
+  local strategy, rest = string.match(content, '^([^\31]*)\31?(.*)$')
+  if sub(strategy, -1) == '+' then
+    for id, weight, cap, hour, day in
+      string.gmatch(rest, '([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31?') do
+      ids[#ids + 1], weights[id] = id, tonumber(weight)
+      if cap ~= '' or hour ~= '' or day ~= '' then
+        limits[id] = { cap = tonumber(cap) or huge, per_hour = tonumber(hour) or huge, per_day = tonumber(day) or huge }
+      end
+    end
+    return ids, weights, limits
+  end
+  local id
+  for field in string.gmatch(rest, '[^\31]+') do
     if id then
       ids[#ids + 1], weights[id], id = id, tonumber(field), nil
     else
       id = field
     end
   end
-  return ids, weights
+  return ids, weights, limits
 end
 
 -- Reads many members with few calls.
@@ -47,9 +60,10 @@ local function count_least(m)
   end
 end
 
--- Takes everybody out of the pool. Answers who they were, in order, and the credit of each.
+-- Takes everybody out of the pool. Answers who they were, in order, the credit of each, and what counts against their
+-- limits.
 local function vacate(id, content)
-  local ids, credits, scores = members_of(content), {}, {}
+  local ids, credits, scores, counted = members_of(content), {}, {}, {}
   load_members(ids)
   local p = pool(id) or broken('pool ' .. id .. ' is missing')
   local v = p.v
@@ -72,6 +86,7 @@ local function vacate(id, content)
       if place.pool == id then
         local score = scores[m.id]
         credits[m.id] = score and place.weight * v[BASE] - score or place.credit
+        counted[m.id] = place.limits
         table.remove(places, j)
         break
       end
@@ -80,5 +95,5 @@ local function vacate(id, content)
     count_least(m)
     m.dirty = true
   end
-  return ids, credits
+  return ids, credits, counted
 end

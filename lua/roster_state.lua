@@ -4,10 +4,11 @@
 --
 -- KEYS[1] is the corp's log, {corp}:v1:log; all other keys are derived from it:
 --   ready        string  generation of the state; absent: closed
---   corp         packed  seq, time of the last operation, earliest lease end, turns
+--   corp         packed  seq, time of the last operation, earliest lease end or alarm, turns
 --   leases       zset    member -> end of his presence lease
+--   alarms       zset    member -> end of a window that keeps him out of pools, see roster_limits.lua
 --   member:<m>   packed  load, tie, cap, number of least-load pools, weight in the last of them, lease, on; blocked;
---                        per pool weight, strategy, credit, id
+--                        per pool weight, strategy, credit, id; with windows more, see roster_limits.lua
 --   pool:<p>     packed  base, count, sum, waiting, strategy; per class weight, head score
 --   config:<p>   text    version, strategy, members and weights; only the version when the pool was removed
 --   class:<l>:<p> zset   members of one weight who can be picked -> picks, in virtual terms; a letter for each weight,
@@ -34,7 +35,7 @@ local now, seq, lease, turn
 local members, pools, opens, requests = {}, {}, {}, {}
 local touched = {} -- pools whose waiting list may have found a member
 local woken = {}
-local ends_left, wake_left, leases_changed = 512, 64, false
+local ends_left, wake_left, leases_changed, alarms_changed = 512, 64, false, false
 
 -- include roster_choose.lua
 
@@ -63,12 +64,15 @@ local function pool(id)
   return p
 end
 
+-- include roster_limits.lua
+
 local function load_member(id, value)
   local m = false
   if value then
     local load, tie, cap, n_least, least_weight, lease_end, on = unpack_struct('<ddddddd', value)
     m = { id = id, load = load, tie = tie, cap = cap, lease = lease_end, on = on, n_least = n_least, least_weight = least_weight,
       tail = sub(value, 57) }
+    if string.byte(value, 57) == 1 then parse(m) end
   end
   members[id] = m
   return m
@@ -78,20 +82,6 @@ local function member(id)
   local m = members[id]
   if m == nil then m = load_member(id, call('GET', PREFIX .. 'member:' .. id)) end
   return m
-end
-
--- Blocked and the pools of a member are read only when they are needed.
-local function parse(m)
-  if m.places then return m.places end
-  local tail, places, at = m.tail, {}, nil
-  m.blocked, at = unpack_struct('<s', tail)
-  while at <= #tail do
-    local weight, strategy, credit, id
-    weight, strategy, credit, id, at = unpack_struct('<ddds', tail, at)
-    places[#places + 1] = { weight = weight, strategy = strategy, credit = credit, pool = id }
-  end
-  m.places = places
-  return places
 end
 
 local function known(id)
@@ -179,37 +169,36 @@ local function enter(m, place)
   if v[WAITING] > 0 then touch(p) end
 end
 
--- Every change of what decides about a member goes through here: he enters or leaves all his pools at once, and
--- his score in least-load pools follows his load.
+-- Every change of what decides about a member goes through here: he enters or leaves his pools at once, and his score in
+-- least-load pools follows his load.
 local function set(m, load, tie, cap, lease_end, blocked)
   local places = parse(m)
-  local on = lease_end > 0 and blocked == '' and load < cap and 1 or 0
-  local was = m.on
-  if was == 1 then
-    for i = 1, #places do
-      local place = places[i]
-      if place.weight > 0 then
-        if on == 0 then
-          leave(m, place)
-        elseif place.strategy == LEAST then
-          call('ZREM', PREFIX .. 'least:' .. place.pool, least_name(m))
-        end
+  if m.windows then roll(m) end
+  local on = lease_end > 0 and blocked == '' and load < cap and not (m.windows and windows_full(m.windows)) and 1 or 0
+  for i = 1, #places do
+    local place = places[i]
+    if place.within then
+      if not belongs_in(place, on) then
+        leave(m, place)
+        place.within = false
+      elseif place.strategy == LEAST then
+        call('ZREM', PREFIX .. 'least:' .. place.pool, least_name(m))
       end
     end
   end
   m.load, m.tie, m.cap, m.lease, m.blocked, m.on, m.dirty = load, tie, cap, lease_end, blocked, on, true
-  if on == 1 then
-    for i = 1, #places do
-      local place = places[i]
-      if place.weight > 0 then
-        if was == 0 then
-          enter(m, place)
-        elseif place.strategy == LEAST then
-          call('ZADD', PREFIX .. 'least:' .. place.pool, load * 1000 / place.weight, least_name(m))
-        end
+  for i = 1, #places do
+    local place = places[i]
+    if belongs_in(place, on) then
+      if not place.within then
+        enter(m, place)
+        place.within = true
+      elseif place.strategy == LEAST then
+        call('ZADD', PREFIX .. 'least:' .. place.pool, load * 1000 / place.weight, least_name(m))
       end
     end
   end
+  if m.windows then set_alarm(m, next_alarm(m)) end
 end
 
 local function set_lease(m, lease_end)
@@ -225,10 +214,20 @@ local function set_lease(m, lease_end)
   end
 end
 
-local function add_load(m, delta)
-  if m.load + delta < 0 then broken('load of ' .. m.id .. ' is below zero') end
+-- One of the pool more, whatever his limits say; answers what the allocation bears.
+local function add_load(m, pool_id)
   parse(m)
-  set(m, m.load + delta, m.tie, m.cap, m.lease, m.blocked)
+  local mark = m.windows and count(m, pool_id) or nil
+  set(m, m.load + 1, m.tie, m.cap, m.lease, m.blocked)
+  return mark
+end
+
+-- One of the pool less. One that was held and not confirmed came to nothing: it is as if it had not been given.
+local function take_load(m, e)
+  if m.load < 1 then broken('load of ' .. m.id .. ' is below zero') end
+  parse(m)
+  if m.windows then uncount(m, e) end
+  set(m, m.load - 1, m.tie, m.cap, m.lease, m.blocked)
 end
 
 -- Chooses a member of the pool and charges him for it. Nil: nobody can be picked.
@@ -261,14 +260,16 @@ local function pick(p)
   end
 end
 
--- One more for a member who was picked.
-local function assign(m)
+-- One more for a member who was picked; answers what the allocation bears.
+local function assign(m, pool_id)
   turn = turn + 1
-  if m.n_least == 0 and m.load + 1 < m.cap then
+  if m.n_least == 0 and m.load + 1 < m.cap and not m.windows then
     m.load, m.tie, m.dirty = m.load + 1, TIE + turn, true
   else
     parse(m)
+    local mark = m.windows and count(m, pool_id) or nil
     set(m, m.load + 1, TIE + turn, m.cap, m.lease, m.blocked)
+    return mark
   end
 end
 
@@ -280,9 +281,14 @@ local function load_open(subject, value)
         string.match(record, '^([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([01])(.*)$')
       local e = { id = id, pool = p, member = m, holder = holder, epoch = tonumber(epoch), settled = settled }
       if hold ~= '' then
-        local ends, channel, slot, lasts, rest =
-          string.match(hold, '^\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)$')
-        e.ends, e.channel, e.slot, e.hold, e.rest = tonumber(ends), channel, slot, tonumber(lasts), tonumber(rest)
+        local ends, channel, slot, lasts, rest, mark =
+          string.match(hold, '^\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31?([^\31]*)$')
+        if ends then
+          e.ends, e.channel, e.slot, e.hold, e.rest = tonumber(ends), channel, slot, tonumber(lasts), tonumber(rest)
+        else
+          mark = sub(hold, 2)
+        end
+        e.mark = tonumber(mark)
       end
       list[#list + 1] = e
     end
@@ -325,7 +331,7 @@ local function release(e, subject)
   if e.member == '' then
     stop_waiting(e.pool, subject)
   else
-    add_load(known(e.member), -1)
+    take_load(known(e.member), e)
   end
 end
 
@@ -361,7 +367,7 @@ local function wake()
       local list = open(subject)
       local e = find(list, p.id) or broken(subject .. ' waits for nothing')
       stop_waiting(p.id, subject)
-      assign(m)
+      e.mark = assign(m, p.id)
       local whence = e.holder
       if e.ends then end_hold(subject, e) end
       e.member, list.dirty = m.id, true
@@ -378,21 +384,29 @@ local function wake()
   end
 end
 
--- A new subject of the pool gets a member, whom this answers, or has to wait. Nobody overtakes one who waits.
+-- A new subject of the pool gets a member, whom this answers with what the allocation bears, or has to wait. Nobody overtakes one who waits.
 local function take_turn(p)
   if p.v[WAITING] > 0 then
     touch(p)
     wake()
   end
-  local m
+  local m, mark
   if p.v[WAITING] == 0 then m = pick(p) end
-  if m then assign(m) else touch(p) end
-  return m
+  if m then mark = assign(m, p.id) else touch(p) end
+  return m, mark
 end
 
 local function sweep()
   local over = call('ZRANGE', PREFIX .. 'leases', '-inf', now, 'BYSCORE', 'LIMIT', 0, ends_left)
   for i = 1, #over do set_lease(known(over[i]), 0) end
+  ends_left = ends_left - #over
+  -- Members whose window is over may be back in their pools.
+  if ends_left == 0 then return end
+  over = call('ZRANGE', PREFIX .. 'alarms', '-inf', now, 'BYSCORE', 'LIMIT', 0, ends_left)
+  for i = 1, #over do
+    local m = known(over[i])
+    set(m, m.load, m.tie, m.cap, m.lease, m.blocked)
+  end
   ends_left = ends_left - #over
 end
 
@@ -400,15 +414,18 @@ local function member_value(m)
   local tail = m.tail
   if m.places then
     local parts = { pack('<s', m.blocked) }
+    if m.windows then parts[1] = windows_value(m) .. parts[1] end
     for i = 1, #m.places do
       local place = m.places[i]
       parts[i + 1] = pack('<ddds', place.weight, place.strategy, place.credit, place.pool)
+      if m.windows then parts[i + 1] = parts[i + 1] .. limits_value(place.limits) end
     end
     tail = concat(parts)
   end
   -- Nothing to remember: in no pool, nothing open, no cap, no block, not here.
   if m.load == 0 and m.lease == 0 and m.cap == huge and tail == '\0' then return nil end
-  return pack('<ddddddd', m.load, m.tie, m.cap, m.n_least, m.least_weight, m.lease, m.on) .. tail
+  -- With windows the cap says 0, and the real one is in the tail: the short way of decide.lua leaves him alone.
+  return pack('<ddddddd', m.load, m.tie, m.windows and 0 or m.cap, m.n_least, m.least_weight, m.lease, m.on) .. tail
 end
 
 local function open_value(list)
@@ -420,6 +437,7 @@ local function open_value(list)
     if e.ends then
       fields[7], fields[8], fields[9], fields[10], fields[11] = whole(e.ends), e.channel, e.slot, whole(e.hold), whole(e.rest)
     end
+    if e.mark then fields[#fields + 1] = whole(e.mark) end
     records[i] = concat(fields, FIELD)
   end
   return concat(records, RECORD)
@@ -446,8 +464,9 @@ local function finish(name, fields)
   for subject, list in pairs(opens) do
     if list.dirty then put('open:' .. subject, open_value(list)) end
   end
-  if leases_changed then
-    lease = tonumber(call('ZRANGE', PREFIX .. 'leases', 0, 0, 'WITHSCORES')[2] or huge)
+  if leases_changed or alarms_changed then
+    lease = math.min(tonumber(call('ZRANGE', PREFIX .. 'leases', 0, 0, 'WITHSCORES')[2] or huge),
+      tonumber(call('ZRANGE', PREFIX .. 'alarms', 0, 0, 'WITHSCORES')[2] or huge))
   end
   seq = seq + 1
   put('corp', pack('<dddd', seq, now, lease, turn))

@@ -6,8 +6,9 @@
 -- ARGV[2]   payload  string  into the log, not read
 -- ARGV[3]   pool     string
 -- ARGV[4]   version  integer
--- ARGV[5]   strategy string  weighted_round_robin or least_load
--- ARGV[6..] members  two for each, sorted by id: member, weight in thousandths (at most 16 distinct ones above 0)
+-- ARGV[5]   strategy string  weighted_round_robin or least_load, with a + where limits follow
+-- ARGV[6..] members  two for each, sorted by id: member, weight in thousandths (at most 16 distinct ones above 0); with a +
+--                    five: also the most at a time, in an hour and on a day, each "" for no limit
 --
 -- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then
 --          "CHANGED" "" | "SAME" "" | "STALE" version
@@ -19,9 +20,9 @@
 -- include roster_state.lua
 -- include roster_pool.lua
 
-return operation('set_pool.1', {}, function()
+return operation(sub(ARGV[5], -1) == '+' and 'set_pool.2' or 'set_pool.1', {}, function()
   local id, version, content = ARGV[3], tonumber(ARGV[4]), concat(ARGV, FIELD, 5)
-  local strategy = ARGV[5] == 'least_load' and LEAST or FAIR
+  local strategy = sub(ARGV[5], 1, 10) == 'least_load' and LEAST or FAIR
   local config_key, config = PREFIX .. 'config:' .. id, ARGV[4] .. FIELD .. content
   local stored_version, stored_content = stored_config(id)
   if stored_version and (version < stored_version or version == stored_version and content ~= stored_content) then
@@ -31,9 +32,9 @@ return operation('set_pool.1', {}, function()
     call('SET', config_key, config)
     return { 'SAME', '' }
   end
-  local former, credits = {}, {}
-  if stored_content then former, credits = vacate(id, stored_content) end
-  local ids, weights = members_of(content)
+  local former, credits, counted = {}, {}, {}
+  if stored_content then former, credits, counted = vacate(id, stored_content) end
+  local ids, weights, limits = members_of(content)
   load_members(ids)
 
   local lost, sum, distinct, classes = 0, 0, {}, {}
@@ -59,13 +60,31 @@ return operation('set_pool.1', {}, function()
     local m, weight = create(ids[i]), weights[ids[i]]
     local credit = 0 -- where nobody can be picked all start over
     if sum > 0 then credit = (credits[m.id] or 0) + lost * weight / sum end
-    local place = { weight = weight, strategy = strategy, credit = credit, pool = id }
+    local l = limits[m.id]
+    if l then
+      local before = counted[m.id]
+      if before then
+        l.load, l.hour_n, l.day_n, l.since = before.load, before.hour_n, before.day_n, before.since
+      else
+        turn = turn + 1
+        l.load, l.hour_n, l.day_n, l.since = 0, 0, 0, turn
+      end
+    end
+    local place = { weight = weight, strategy = strategy, credit = credit, pool = id, limits = l, within = false }
     local places = parse(m)
+    if l then windows_of(m) end
     places[#places + 1] = place
     count_least(m)
     m.dirty = true
-    if m.on == 1 and weight > 0 then enter(m, place) end
+    if m.windows then
+      set(m, m.load, m.tie, m.cap, m.lease, m.blocked)
+    elseif m.on == 1 and weight > 0 then
+      enter(m, place)
+      place.within = true
+    end
   end
+  for i = 1, #former do tidy(known(former[i])) end
+  for i = 1, #ids do tidy(known(ids[i])) end
   call('SET', config_key, config)
   wake()
   return { 'CHANGED', '' }

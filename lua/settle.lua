@@ -46,7 +46,7 @@ return operation('settle.2', {}, function()
   if former == value and e.settled == '1' then return { 'ALREADY', '' } end
   if former ~= value then
     release(e, subject)
-    add_load(create(value), 1)
+    e.mark = add_load(create(value), pool_id)
     e.member, e.epoch = value, e.epoch + 1
   end
   e.holder, e.settled, list.dirty = value, '1', true

@@ -12,6 +12,7 @@
 -- Derived  texts    string  {corp}:v1:past:<s>
 -- Derived  texts    string  {corp}:v1:slot:<id>
 -- Derived  holds    zset    {corp}:v1:holds
+-- Derived  alarms   zset    {corp}:v1:alarms
 -- Derived  sets     zset    {corp}:v1:class:<l>:<p>
 -- Derived  sets     zset    {corp}:v1:least:<p>
 -- Derived  sets     zset    {corp}:v1:waiting:<p>
@@ -38,7 +39,7 @@ for _, key in ipairs(page[2]) do
   if name == "corp" or one_of(name, texts) then
     local value = redis.call("GET", key)
     if value then strings[#strings + 1] = { name, value } end
-  elseif name == "leases" or name == "holds" or one_of(name, sets) then
+  elseif name == "leases" or name == "alarms" or name == "holds" or one_of(name, sets) then
     sorted[#sorted + 1] = { name, redis.call("ZRANGE", key, 0, -1, "WITHSCORES") }
   end
 end

@@ -34,9 +34,9 @@ return operation('visit.1', {}, function()
     local past = find_past(subject, pool_id)
     if past and past.kind == 'M' then return 'MET', past.id, past.member, '', '' end
     forget(subject, pool_id)
-    local m = take_turn(p)
+    local m, mark = take_turn(p)
     e = { id = allocation, pool = pool_id, member = m and m.id or '', holder = '', epoch = 0, settled = '0',
-      channel = channel, slot = '', hold = hold, rest = rest }
+      channel = channel, slot = '', hold = hold, rest = rest, mark = mark }
     if m then
       begin_hold(subject, e)
     else

@@ -60,11 +60,7 @@ async fn the_last_place_is_given_once() {
     let members = world.app.ledger.members();
     let put = members.put(&world.corp, &ma, &new, Precondition::None, &trail);
     put.await.expect("a limit");
-    let change = SetMember {
-        member: ma.clone(),
-        cap: Some(3),
-        blocked: None,
-    };
+    let change = SetMember::capped(ma.clone(), Some(3), None);
     let set = world.corp_app().roster.set_member(change, "", None).await;
     set.expect("a limit");
     let scan = |customer: String| {

@@ -8,6 +8,7 @@
 mod dump;
 mod error;
 mod id;
+mod limits;
 mod log;
 pub mod model;
 mod op;
@@ -22,6 +23,7 @@ pub use error::Error;
 pub use id::{
     AllocationId, ChannelId, CorpId, MemberId, PoolId, Reason, RequestId, SlotId, SubjectKey,
 };
+pub use limits::Limits;
 pub use log::LogEntry;
 pub use op::{
     Assignment, Closing, Op, PresenceChange, Reassignment, Request, SetMember, Settlement,

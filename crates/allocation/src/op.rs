@@ -3,10 +3,10 @@
 
 use crate::error::Error;
 use crate::id::{AllocationId, MemberId, PoolId, Reason, RequestId, SubjectKey};
-use crate::pool::{PoolConfig, Strategy};
+use crate::limits::Limits;
+use crate::pool::{PoolConfig, PoolContent};
 use crate::text::{FIELD, Fields, optional};
 use crate::visit::{Confirmation, SetSlots, Visit};
-use crate::weight::Weight;
 
 /// Asks who gets a subject.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,10 +83,31 @@ pub struct PresenceChange {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetMember {
     pub member: MemberId,
-    /// Open allocations at a time, over all pools; None = no limit.
-    pub cap: Option<u32>,
+    /// Over all pools.
+    pub limits: Limits,
+    /// When the day ends that limits by the day, and by the hour, are counted in; None: at midnight UTC.
+    pub day_end_ms: Option<u64>,
     /// Gets nothing while it is set.
     pub blocked: Option<Reason>,
+}
+
+impl SetMember {
+    /// With no limit but this one.
+    pub fn capped(member: MemberId, cap: Option<u32>, blocked: Option<Reason>) -> Self {
+        Self {
+            member,
+            limits: Limits {
+                at_a_time: cap,
+                ..Limits::NONE
+            },
+            day_end_ms: None,
+            blocked,
+        }
+    }
+
+    pub(crate) fn is_by_time(&self) -> bool {
+        self.limits.per_hour.is_some() || self.limits.per_day.is_some() || self.day_end_ms.is_some()
+    }
 }
 
 /// One change of a corp's state.
@@ -132,7 +153,7 @@ impl Op {
             Op::Decide(requests) => requests.len(),
             Op::Close(closings) => closings.len(),
             Op::Presence(changes) => changes.len(),
-            Op::SetPool(pool) => pool.members.len(),
+            Op::SetPool(pool) => pool.members().len(),
             Op::Visit(visits) => visits.len(),
             Op::Confirm(confirmations) => confirmations.len(),
             Op::SetSlots(slots) => slots.add.len() + slots.remove.len(),
@@ -157,7 +178,9 @@ impl Op {
             Op::Settle(_) => "settle.2",
             Op::Reassign(_) => "reassign.1",
             Op::Presence(_) => "presence.1",
+            Op::SetMember(change) if change.is_by_time() => "set_member.2",
             Op::SetMember(_) => "set_member.1",
+            Op::SetPool(pool) if pool.is_limited() => "set_pool.2",
             Op::SetPool(_) => "set_pool.1",
             Op::RemovePool { .. } => "remove_pool.1",
             Op::Wake { .. } => "wake.1",
@@ -208,21 +231,24 @@ impl Op {
                 .iter()
                 .flat_map(|change| [change.member.to_string(), change.lease_until_ms.to_string()])
                 .collect(),
-            Op::SetMember(change) => vec![
-                change.member.to_string(),
-                optional(change.cap.as_ref()),
-                optional(change.blocked.as_ref()),
-            ],
-            Op::SetPool(config) => {
+            Op::SetMember(change) => {
                 let mut args = vec![
-                    config.pool.to_string(),
-                    config.version.to_string(),
-                    config.strategy.as_str().into(),
+                    change.member.to_string(),
+                    optional(change.limits.at_a_time.as_ref()),
+                    optional(change.blocked.as_ref()),
                 ];
-                for (member, weight) in &config.members {
-                    args.push(member.to_string());
-                    args.push(weight.thousandths().to_string());
+                if change.is_by_time() {
+                    args.extend([
+                        optional(change.limits.per_hour.as_ref()),
+                        optional(change.limits.per_day.as_ref()),
+                        optional(change.day_end_ms.as_ref()),
+                    ]);
                 }
+                args
+            }
+            Op::SetPool(config) => {
+                let mut args = vec![config.pool.to_string(), config.version.to_string()];
+                args.extend(config.content.args());
                 args
             }
             Op::RemovePool { pool, version } => vec![pool.to_string(), version.to_string()],
@@ -267,19 +293,20 @@ impl Op {
                     lease_until_ms: fields.parse()?,
                 })
             })?),
-            "set_member.1" => Op::SetMember(SetMember {
-                member: fields.parse()?,
-                cap: fields.optional()?,
-                blocked: fields.optional()?,
-            }),
-            "set_pool.1" => {
-                let pool = fields.parse()?;
-                let version = fields.parse()?;
-                let strategy = Strategy::parse(fields.next()?)?;
-                let members = many(&mut fields, |fields| {
-                    Ok((fields.parse()?, Weight::from_thousandths(fields.parse()?)?))
-                })?;
-                Op::SetPool(PoolConfig::new(pool, version, strategy, members)?)
+            "set_member.1" | "set_member.2" => {
+                let (member, cap) = (fields.parse()?, fields.optional()?);
+                let mut change = SetMember::capped(member, cap, fields.optional()?);
+                if name == "set_member.2" {
+                    change.limits.per_hour = fields.optional()?;
+                    change.limits.per_day = fields.optional()?;
+                    change.day_end_ms = fields.optional()?;
+                }
+                Op::SetMember(change)
+            }
+            "set_pool.1" | "set_pool.2" => {
+                let (pool, version) = (fields.parse()?, fields.parse()?);
+                let content = PoolContent::parse(&mut fields)?;
+                Op::SetPool(PoolConfig::of(pool, version, content)?)
             }
             "remove_pool.1" => Op::RemovePool {
                 pool: fields.parse()?,

@@ -1,11 +1,13 @@
 //! What a pool is told to be.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::id::{MemberId, PoolId};
+use crate::limits::Limits;
+use crate::text::{Fields, optional};
 use crate::weight::Weight;
 use crate::{MAX_MEMBERS, MAX_WEIGHTS};
 
@@ -37,14 +39,75 @@ impl Strategy {
     }
 }
 
-/// A pool's whole configuration. Members are kept sorted by id, so equal configurations are equal texts and loading
-/// an unchanged one again changes nothing.
+/// What a pool is: how it chooses, and among whom. Members are kept sorted by id, so equal contents are equal texts and
+/// loading an unchanged one again changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PoolContent {
+    pub(crate) strategy: Strategy,
+    pub(crate) members: Vec<(MemberId, Weight)>,
+    /// Of those who have any here, beside those over all pools.
+    pub(crate) limits: BTreeMap<MemberId, Limits>,
+}
+
+/// Behind the name of the strategy: three limits follow each weight.
+const LIMITED: char = '+';
+
+impl PoolContent {
+    /// As arguments, and as Redis keeps it.
+    pub(crate) fn args(&self) -> Vec<String> {
+        let limited = !self.limits.is_empty();
+        let mut strategy = self.strategy.as_str().to_owned();
+        if limited {
+            strategy.push(LIMITED);
+        }
+        let mut args = vec![strategy];
+        for (member, weight) in &self.members {
+            args.extend([member.to_string(), weight.thousandths().to_string()]);
+            if limited {
+                let limits = self.limits.get(member).copied().unwrap_or_default();
+                args.extend([
+                    optional(limits.at_a_time.as_ref()),
+                    optional(limits.per_hour.as_ref()),
+                    optional(limits.per_day.as_ref()),
+                ]);
+            }
+        }
+        args
+    }
+
+    pub(crate) fn parse(fields: &mut Fields<'_>) -> Result<Self, Error> {
+        let word = fields.next()?;
+        let plain = word.strip_suffix(LIMITED);
+        let mut content = Self {
+            strategy: Strategy::parse(plain.unwrap_or(word))?,
+            members: Vec::new(),
+            limits: BTreeMap::new(),
+        };
+        while !fields.is_empty() {
+            let member: MemberId = fields.parse()?;
+            let weight = Weight::from_thousandths(fields.parse()?)?;
+            if plain.is_some() {
+                let limits = Limits {
+                    at_a_time: fields.optional()?,
+                    per_hour: fields.optional()?,
+                    per_day: fields.optional()?,
+                };
+                if !limits.is_none() {
+                    content.limits.insert(member.clone(), limits);
+                }
+            }
+            content.members.push((member, weight));
+        }
+        Ok(content)
+    }
+}
+
+/// A pool's whole configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolConfig {
     pub(crate) pool: PoolId,
     pub(crate) version: u64,
-    pub(crate) strategy: Strategy,
-    pub(crate) members: Vec<(MemberId, Weight)>,
+    pub(crate) content: PoolContent,
 }
 
 impl PoolConfig {
@@ -54,7 +117,16 @@ impl PoolConfig {
         strategy: Strategy,
         members: impl IntoIterator<Item = (MemberId, Weight)>,
     ) -> Result<Self, Error> {
-        let mut members: Vec<_> = members.into_iter().collect();
+        let content = PoolContent {
+            strategy,
+            members: members.into_iter().collect(),
+            limits: BTreeMap::new(),
+        };
+        Self::of(pool, version, content)
+    }
+
+    pub(crate) fn of(pool: PoolId, version: u64, mut content: PoolContent) -> Result<Self, Error> {
+        let members = &mut content.members;
         members.sort();
         if let Some(pair) = members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
             return Err(Error::MemberTwice(pair[0].0.clone()));
@@ -69,9 +141,21 @@ impl PoolConfig {
         Ok(Self {
             pool,
             version,
-            strategy,
-            members,
+            content,
         })
+    }
+
+    /// What each member may be given of this pool; of those who are not in it nothing is kept.
+    #[must_use]
+    pub fn with_limits(mut self, limits: impl IntoIterator<Item = (MemberId, Limits)>) -> Self {
+        let members = &self.content.members;
+        self.content.limits = limits
+            .into_iter()
+            .filter(|(id, limits)| {
+                !limits.is_none() && members.iter().any(|(member, _)| member == id)
+            })
+            .collect();
+        self
     }
 
     pub fn pool(&self) -> &PoolId {
@@ -83,10 +167,19 @@ impl PoolConfig {
     }
 
     pub fn strategy(&self) -> Strategy {
-        self.strategy
+        self.content.strategy
     }
 
     pub fn members(&self) -> &[(MemberId, Weight)] {
-        &self.members
+        &self.content.members
+    }
+
+    /// Of this pool alone.
+    pub fn limits(&self, member: &MemberId) -> Limits {
+        self.content.limits.get(member).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn is_limited(&self) -> bool {
+        !self.content.limits.is_empty()
     }
 }

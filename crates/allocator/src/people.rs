@@ -229,11 +229,7 @@ pub async fn tell_member(app: &App, corp: &CorpApp, member: &MemberId) -> Result
     let mut known = app.ledger.members().get(&corp.id, member).await?;
     while let Some(now) = known {
         corp.names.spell(member, &now.userid);
-        let change = SetMember {
-            member: member.clone(),
-            cap: now.cap,
-            blocked: now.blocked.clone(),
-        };
+        let change = SetMember::capped(member.clone(), now.cap, now.blocked.clone());
         corp.roster.set_member(change, &payload(), None).await?;
         corp.log_grew.notify_one();
         let after = app.ledger.members().get(&corp.id, member).await?;

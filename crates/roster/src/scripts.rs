@@ -15,8 +15,9 @@ macro_rules! lua {
 }
 
 /// What a line `-- include <file>` stands for; an included file may include a later one.
-const INCLUDES: [(&str, &str); 4] = [
+const INCLUDES: [(&str, &str); 5] = [
     ("-- include roster_state.lua\n", lua!("roster_state.lua")),
+    ("-- include roster_limits.lua\n", lua!("roster_limits.lua")),
     ("-- include roster_visits.lua\n", lua!("roster_visits.lua")),
     ("-- include roster_pool.lua\n", lua!("roster_pool.lua")),
     ("-- include roster_choose.lua\n", lua!("roster_choose.lua")),

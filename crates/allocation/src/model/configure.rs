@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Call;
 use super::member::Place;
 use super::pool::Pool;
+use super::windows::PlaceLimits;
 use crate::id::{MemberId, PoolId};
+use crate::limits::Limits;
 use crate::outcome::PoolChange;
-use crate::pool::{PoolConfig, Strategy};
+use crate::pool::{PoolConfig, PoolContent};
 use crate::weight::Weight;
 
 /// The configuration in force. Of a removed pool only the version is left: an older configuration does not bring
@@ -15,21 +17,12 @@ use crate::weight::Weight;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Config {
     pub(super) version: u64,
-    pub(super) content: Option<Content>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Content {
-    pub(super) strategy: Strategy,
-    pub(super) members: Vec<(MemberId, Weight)>,
+    pub(super) content: Option<PoolContent>,
 }
 
 impl Call<'_> {
     pub(super) fn set_pool(&mut self, config: &PoolConfig) -> PoolChange {
-        let content = Content {
-            strategy: config.strategy,
-            members: config.members.clone(),
-        };
+        let content = config.content.clone();
         let stored = self.corp.configs.get(&config.pool).cloned();
         let stored_content = stored.as_ref().and_then(|stored| stored.content.as_ref());
         let same = stored_content == Some(&content);
@@ -68,6 +61,9 @@ impl Call<'_> {
         }
         self.vacate(pool, &content);
         self.corp.pools.remove(pool);
+        for (id, _) in &content.members {
+            self.tidy(id);
+        }
         let removed = Config {
             version,
             content: None,
@@ -77,10 +73,13 @@ impl Call<'_> {
     }
 
     /// Who stays keeps his credit; what the removed ones were owed is spread by weight, so that credits sum to 0.
-    fn rebuild_pool(&mut self, pool: &PoolId, content: &Content, former: Option<&Content>) {
-        let mut credits = BTreeMap::new();
+    fn rebuild_pool(&mut self, pool: &PoolId, content: &PoolContent, former: Option<&PoolContent>) {
+        let (mut credits, mut counted) = (BTreeMap::new(), BTreeMap::new());
         if let Some(former) = former {
-            credits = self.vacate(pool, former);
+            for (id, (credit, limits)) in self.vacate(pool, former) {
+                credits.insert(id.clone(), credit);
+                counted.insert(id, limits);
+            }
         }
         let weights: BTreeMap<&MemberId, Weight> = content
             .members
@@ -104,35 +103,64 @@ impl Call<'_> {
                 // Where nobody can be picked all start over.
                 _ => 0.0,
             };
-            let mut place = Place {
+            let limits = content.limits.get(id).map(|limits| {
+                let before = counted.remove(id).flatten();
+                self.place_limits(*limits, before)
+            });
+            let place = Place {
                 pool: pool.clone(),
                 weight: *weight,
                 strategy: content.strategy,
                 credit,
+                within: false,
+                limits,
             };
-            let member = self.corp.member(id).clone();
-            if member.on && !weight.is_zero() {
-                place.credit = self.enter(id, &member, &place);
-            }
+            let now_ms = self.now_ms;
             if let Some(member) = self.corp.members.get_mut(id) {
+                if place.limits.is_some() {
+                    member.windows_mut(now_ms);
+                }
                 member.places.push(place);
             }
+            self.change(id, |_| {});
+        }
+        let former = former.into_iter().flat_map(|former| &former.members);
+        for (id, _) in former.chain(&content.members) {
+            self.tidy(id);
         }
     }
 
-    /// Takes everybody out of the pool and answers the credit of each.
-    fn vacate(&mut self, pool: &PoolId, content: &Content) -> BTreeMap<MemberId, f64> {
+    /// What was counted goes on counting; a member without limits here until now begins at 0.
+    fn place_limits(&mut self, limits: Limits, before: Option<PlaceLimits>) -> PlaceLimits {
+        match before {
+            Some(before) => PlaceLimits { limits, ..before },
+            None => PlaceLimits {
+                load: 0,
+                limits,
+                hour_n: 0,
+                day_n: 0,
+                since: self.corp.turn(),
+            },
+        }
+    }
+
+    /// Takes everybody out of the pool and answers the credit of each, and what counts against his limits.
+    fn vacate(
+        &mut self,
+        pool: &PoolId,
+        content: &PoolContent,
+    ) -> BTreeMap<MemberId, (f64, Option<PlaceLimits>)> {
         let mut credits = BTreeMap::new();
         for (id, _) in &content.members {
             self.seen.insert(id.clone());
             let mut member = self.corp.member(id).clone();
             let at = member.places.iter().position(|place| place.pool == *pool);
             let place = member.places.remove(at.expect("a member of the pool"));
-            let credit = match member.on && !place.weight.is_zero() {
+            let credit = match place.within {
                 true => self.leave(id, &member, &place),
                 false => place.credit,
             };
-            credits.insert(id.clone(), credit);
+            credits.insert(id.clone(), (credit, place.limits));
             self.corp.members.insert(id.clone(), member);
         }
         credits

@@ -83,6 +83,7 @@ impl Call<'_> {
                 by: Some(by),
             };
         }
+        let mark;
         let as_seen = found.member() == Some(&asked.member);
         let confirmed = match &found.hold {
             Trace::Live(hold) if as_seen => {
@@ -92,7 +93,7 @@ impl Call<'_> {
             }
             Trace::Live(hold) => {
                 self.drop_open(hold, &found.visitor);
-                self.pay_instead(&found, asked);
+                mark = self.pay_instead(&found, asked);
                 Confirmed::Mismatched {
                     allocation: asked.allocation,
                     held,
@@ -101,7 +102,7 @@ impl Call<'_> {
             }
             Trace::Lapsed(_) if as_seen => {
                 self.create(&asked.member);
-                self.add_load(&asked.member);
+                mark = self.add_load(&asked.member, &pool);
                 Confirmed::Late {
                     allocation: asked.allocation,
                     held,
@@ -109,7 +110,7 @@ impl Call<'_> {
                 }
             }
             Trace::Lapsed(_) => {
-                self.pay_instead(&found, asked);
+                mark = self.pay_instead(&found, asked);
                 Confirmed::Mismatched {
                     allocation: asked.allocation,
                     held,
@@ -117,7 +118,7 @@ impl Call<'_> {
                 }
             }
         };
-        self.open_for(asked, pool);
+        self.open_for(asked, pool, mark);
         self.met(&found, asked.allocation, asked);
         confirmed
     }
@@ -220,14 +221,14 @@ impl Call<'_> {
         }
         self.create(&asked.member);
         self.charge_unasked(&asked.pool, &asked.member);
-        self.assign(&asked.member);
-        self.open_for(asked, asked.pool.clone());
+        let mark = self.assign(&asked.member, &asked.pool);
+        self.open_for(asked, asked.pool.clone(), mark);
         Confirmed::Direct {
             allocation: asked.allocation,
         }
     }
 
-    fn open_for(&mut self, asked: &Confirmation, pool: PoolId) {
+    fn open_for(&mut self, asked: &Confirmation, pool: PoolId, mark: Option<u64>) {
         let list = self.corp.opens.entry(asked.subject).or_default();
         list.push(Open {
             id: asked.allocation,
@@ -237,11 +238,12 @@ impl Call<'_> {
             epoch: 0,
             settled: true,
             hold: None,
+            mark,
         });
     }
 
     /// The member who has him pays instead of the one whom the visitor saw.
-    fn pay_instead(&mut self, found: &Found, asked: &Confirmation) {
+    fn pay_instead(&mut self, found: &Found, asked: &Confirmation) -> Option<u64> {
         self.create(&asked.member);
         let pool = found.pool();
         match found.member() {
@@ -254,7 +256,7 @@ impl Call<'_> {
                 }
             }
         }
-        self.assign(&asked.member);
+        self.assign(&asked.member, pool)
     }
 
     /// As if the member had been picked: who can be picked earns, and he pays.
@@ -285,7 +287,7 @@ impl Call<'_> {
         let member = self.corp.members.get_mut(id).expect("a member with credit");
         let place = member.places.iter_mut().find(|place| place.pool == *pool);
         let place = place.expect("a place with credit");
-        if member.on {
+        if place.within {
             let state = self.corp.pools.get_mut(pool).expect("the pool");
             state.pay(id, place.weight, amount);
         } else {

@@ -59,7 +59,7 @@ impl Call<'_> {
                 member: open.member.clone(),
             };
         }
-        let member = self.take_turn(&request.pool, request.subject);
+        let (member, mark) = self.take_turn(&request.pool, request.subject);
         let list = self.corp.opens.entry(request.subject).or_default();
         list.push(Open {
             id: request.allocation,
@@ -69,6 +69,7 @@ impl Call<'_> {
             epoch: 0,
             settled: false,
             hold: None,
+            mark,
         });
         let allocation = request.allocation;
         match member {
@@ -77,8 +78,12 @@ impl Call<'_> {
         }
     }
 
-    /// A new subject of the pool gets a member, or stands in the waiting list.
-    pub(super) fn take_turn(&mut self, pool: &PoolId, subject: SubjectKey) -> Option<MemberId> {
+    /// A new subject of the pool gets a member, or stands in the waiting list. Answers also what the allocation bears.
+    pub(super) fn take_turn(
+        &mut self,
+        pool: &PoolId,
+        subject: SubjectKey,
+    ) -> (Option<MemberId>, Option<u64>) {
         // Nobody overtakes one who waits.
         if self.has_waiting(pool) {
             self.touch(pool);
@@ -88,13 +93,14 @@ impl Call<'_> {
             true => None,
             false => self.pick(pool),
         };
-        match &member {
-            Some(member) => self.assign(member),
+        let mark = match &member {
+            Some(member) => self.assign(member, pool),
             None => {
                 self.wait(pool, subject);
                 self.touch(pool);
+                None
             }
-        }
-        member
+        };
+        (member, mark)
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::configure::Config;
 use super::member::Member;
 use super::pool::{Pool, Score};
+use super::windows::PlaceLimits;
 use super::{Corp, Open, Remembered};
 use crate::dump::{Dump, Value};
 use crate::id::{MemberId, PoolId};
@@ -26,10 +27,10 @@ impl Corp {
     /// The state as keys and values of Redis.
     pub fn dump(&self) -> Dump {
         let mut keys = BTreeMap::new();
-        let lease = self
-            .leases
-            .first()
-            .map_or(f64::INFINITY, |(end, _)| *end as f64);
+        let firsts = self.leases.first().into_iter().chain(self.alarms.first());
+        let lease = firsts
+            .map(|(end, _)| *end as f64)
+            .fold(f64::INFINITY, f64::min);
         let corp = pack(&[self.seq as f64, self.at_ms as f64, lease, self.turn as f64]);
         keys.insert("corp".to_owned(), Value::Bytes(corp));
         let leases = self
@@ -37,6 +38,9 @@ impl Corp {
             .iter()
             .map(|(end, id)| (id.as_str().into(), *end as f64));
         put_sorted(&mut keys, "leases".into(), leases.collect());
+        let alarms = self.alarms.iter();
+        let alarms = alarms.map(|(end, id)| (id.as_str().into(), *end as f64));
+        put_sorted(&mut keys, "alarms".into(), alarms.collect());
         for (id, member) in &self.members {
             keys.insert(format!("member:{id}"), Value::Bytes(member_bytes(member)));
         }
@@ -118,12 +122,30 @@ fn member_bytes(member: &Member) -> Vec<u8> {
     let mut bytes = pack(&[
         f64::from(member.load),
         member.tie as f64,
-        member.cap.map_or(f64::INFINITY, f64::from),
+        // Of one with windows it says so, and the real one comes later: the short way of `decide` leaves him alone.
+        match member.windows {
+            Some(_) => 0.0,
+            None => most(member.cap),
+        },
         least.clone().count() as f64,
         least.next_back().map_or(0.0, |place| place.weight.as_f64()),
         member.lease_ms as f64,
         if member.on { 1.0 } else { 0.0 },
     ]);
+    if let Some(windows) = &member.windows {
+        bytes.push(1);
+        bytes.extend(pack(&[
+            most(member.cap),
+            most(windows.per_hour),
+            most(windows.per_day),
+            f64::from(windows.hour_n),
+            windows.hour_end_ms as f64,
+            f64::from(windows.day_n),
+            windows.day_end_ms as f64,
+            if windows.told { 1.0 } else { 0.0 },
+            windows.alarm_ms as f64,
+        ]));
+    }
     bytes.extend_from_slice(optional(member.blocked.as_ref()).as_bytes());
     bytes.push(0);
     for place in &member.places {
@@ -134,8 +156,31 @@ fn member_bytes(member: &Member) -> Vec<u8> {
         ]));
         bytes.extend_from_slice(place.pool.as_str().as_bytes());
         bytes.push(0);
+        if member.windows.is_some() {
+            bytes.extend(place_limits(place.limits.as_ref()));
+        }
     }
     bytes
+}
+
+fn most(limit: Option<u32>) -> f64 {
+    limit.map_or(f64::INFINITY, f64::from)
+}
+
+fn place_limits(limits: Option<&PlaceLimits>) -> Vec<u8> {
+    let Some(counted) = limits else {
+        return pack(&[0.0]);
+    };
+    pack(&[
+        1.0,
+        f64::from(counted.load),
+        most(counted.limits.at_a_time),
+        most(counted.limits.per_hour),
+        most(counted.limits.per_day),
+        f64::from(counted.hour_n),
+        f64::from(counted.day_n),
+        counted.since as f64,
+    ])
 }
 
 fn pool_bytes(pool: &Pool, n_waiting: usize) -> Vec<u8> {
@@ -155,10 +200,7 @@ fn pool_bytes(pool: &Pool, n_waiting: usize) -> Vec<u8> {
 fn config_text(config: &Config) -> String {
     let mut fields = vec![config.version.to_string()];
     if let Some(content) = &config.content {
-        fields.push(content.strategy.as_str().into());
-        for (member, weight) in &content.members {
-            fields.extend([member.to_string(), weight.thousandths().to_string()]);
-        }
+        fields.extend(content.args());
     }
     join(&fields)
 }
@@ -180,6 +222,9 @@ fn open_text(open: &Open) -> String {
             hold.hold_ms.to_string(),
             hold.rest_ms.to_string(),
         ]);
+    }
+    if let Some(mark) = open.mark {
+        fields.push(mark.to_string());
     }
     join(&fields)
 }

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use super::configure::{Config, Content};
+use super::configure::Config;
 use super::dump::{RECORD, strategy_number};
 use super::member::{Member, Place};
 use super::pool::{Class, Pool, Score};
 use super::slots::Hold;
+use super::windows::{PlaceLimits, Windows};
 use super::{Corp, Open, Remembered};
 use crate::dump::{Dump, Value};
 use crate::error::Error;
 use crate::id::{MemberId, PoolId};
+use crate::limits::Limits;
 use crate::outcome::parse_decision;
-use crate::pool::Strategy;
-use crate::text::Fields;
+use crate::pool::{PoolContent, Strategy};
+use crate::text::{FIELD, Fields};
 use crate::weight::Weight;
 
 pub(super) fn unreadable(problem: impl Into<String>) -> Error {
@@ -76,6 +78,11 @@ impl Corp {
             None if key == "leases" => {
                 for (member, end) in entries {
                     self.leases.insert((*end as u64, text(member)?.parse()?));
+                }
+            }
+            None if key == "alarms" => {
+                for (member, end) in entries {
+                    self.alarms.insert((*end as u64, text(member)?.parse()?));
                 }
             }
             None if key == "holds" => {
@@ -149,6 +156,28 @@ impl<'a> Reader<'a> {
         Ok(self.number()? as u64)
     }
 
+    fn most(&mut self) -> Result<Option<u32>, Error> {
+        let number = self.number()?;
+        Ok(number.is_finite().then_some(number as u32))
+    }
+
+    fn place_limits(&mut self) -> Result<Option<PlaceLimits>, Error> {
+        if self.number()? == 0.0 {
+            return Ok(None);
+        }
+        Ok(Some(PlaceLimits {
+            load: self.number()? as u32,
+            limits: Limits {
+                at_a_time: self.most()?,
+                per_hour: self.most()?,
+                per_day: self.most()?,
+            },
+            hour_n: self.number()? as u32,
+            day_n: self.number()? as u32,
+            since: self.whole()?,
+        }))
+    }
+
     fn text(&mut self) -> Result<&'a str, Error> {
         let end = self.0.iter().position(|byte| *byte == 0);
         let end = end.ok_or_else(|| unreadable("a text without end"))?;
@@ -188,35 +217,58 @@ fn read_member(bytes: &[u8]) -> Result<Member, Error> {
     let mut reader = Reader(bytes);
     let load = reader.number()? as u32;
     let tie = reader.whole()?;
-    let cap = reader.number()?;
+    let mut cap = reader.most()?;
     // The places say this, too.
     reader.number()?;
     reader.number()?;
     let lease_ms = reader.whole()?;
     let on = reader.number()? == 1.0;
+    let mut windows = None;
+    if let Some(rest) = reader.0.strip_prefix(&[1]) {
+        reader.0 = rest;
+        cap = reader.most()?;
+        windows = Some(Windows {
+            per_hour: reader.most()?,
+            per_day: reader.most()?,
+            hour_n: reader.number()? as u32,
+            hour_end_ms: reader.whole()?,
+            day_n: reader.number()? as u32,
+            day_end_ms: reader.whole()?,
+            told: reader.number()? == 1.0,
+            alarm_ms: reader.whole()?,
+        });
+    }
     let blocked = match reader.text()? {
         "" => None,
         reason => Some(reason.parse()?),
     };
-    let mut places = Vec::new();
+    let mut member = Member {
+        load,
+        tie,
+        cap,
+        lease_ms,
+        blocked,
+        on,
+        places: Vec::new(),
+        windows,
+    };
     while !reader.0.is_empty() {
         let (weight, strategy, credit) = (reader.weight()?, reader.strategy()?, reader.number()?);
-        places.push(Place {
+        let mut place = Place {
             pool: reader.text()?.parse()?,
             weight,
             strategy,
             credit,
-        });
+            within: false,
+            limits: None,
+        };
+        if member.windows.is_some() {
+            place.limits = reader.place_limits()?;
+        }
+        place.within = member.belongs_in(&place);
+        member.places.push(place);
     }
-    Ok(Member {
-        load,
-        tie,
-        cap: cap.is_finite().then_some(cap as u32),
-        lease_ms,
-        blocked,
-        on,
-        places,
-    })
+    Ok(member)
 }
 
 fn read_config(text: &str) -> Result<Config, Error> {
@@ -228,38 +280,38 @@ fn read_config(text: &str) -> Result<Config, Error> {
             content: None,
         });
     }
-    let strategy = Strategy::parse(fields.next()?)?;
-    let mut members = Vec::new();
-    while !fields.is_empty() {
-        let member = fields.parse()?;
-        members.push((member, Weight::from_thousandths(fields.parse()?)?));
-    }
+    let content = PoolContent::parse(&mut fields)?;
     Ok(Config {
         version,
-        content: Some(Content { strategy, members }),
+        content: Some(content),
     })
 }
 
 fn read_open(text: &str) -> Result<Open, Error> {
+    let n = text.split(FIELD).count();
     let mut fields = Fields::new("open", text);
-    let open = Open {
+    let mut open = Open {
         id: fields.parse()?,
         pool: fields.parse()?,
         member: fields.optional()?,
         holder: fields.optional()?,
         epoch: fields.parse()?,
         settled: fields.next()? == "1",
-        hold: match fields.is_empty() {
-            true => None,
-            false => Some(Hold {
-                until_ms: fields.parse()?,
-                channel: fields.parse()?,
-                slot: fields.optional()?,
-                hold_ms: fields.parse()?,
-                rest_ms: fields.parse()?,
-            }),
-        },
+        hold: None,
+        mark: None,
     };
+    if n >= 11 {
+        open.hold = Some(Hold {
+            until_ms: fields.parse()?,
+            channel: fields.parse()?,
+            slot: fields.optional()?,
+            hold_ms: fields.parse()?,
+            rest_ms: fields.parse()?,
+        });
+    }
+    if !fields.is_empty() {
+        open.mark = Some(fields.parse()?);
+    }
     fields.end()?;
     Ok(open)
 }

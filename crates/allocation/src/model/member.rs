@@ -1,6 +1,7 @@
 //! What decides whether a member can be picked, and the one place where that changes.
 
-use super::{Call, Corp};
+use super::windows::{PlaceLimits, Windows};
+use super::{Call, Corp, Open};
 use crate::id::{MemberId, PoolId, Reason};
 use crate::pool::Strategy;
 use crate::weight::Weight;
@@ -21,6 +22,7 @@ pub(super) struct Member {
     /// Can be picked, in every pool where his weight is above 0.
     pub(super) on: bool,
     pub(super) places: Vec<Place>,
+    pub(super) windows: Option<Windows>,
 }
 
 /// A member in a pool.
@@ -31,6 +33,15 @@ pub(super) struct Place {
     pub(super) strategy: Strategy,
     /// What he is owed while he cannot be picked; 0 while he can (then his score says it).
     pub(super) credit: f64,
+    /// He can be picked here: the pool's sets have him.
+    pub(super) within: bool,
+    pub(super) limits: Option<PlaceLimits>,
+}
+
+impl Place {
+    pub(super) fn limits_mut(&mut self) -> Option<&mut PlaceLimits> {
+        self.limits.as_mut()
+    }
 }
 
 impl Member {
@@ -41,14 +52,30 @@ impl Member {
             && self.cap.is_none()
             && self.blocked.is_none()
             && self.places.is_empty()
+            && self.windows.is_none()
     }
 
     pub(super) fn is_full(&self) -> bool {
         self.cap.is_some_and(|cap| self.load >= cap)
+            || self.windows.as_ref().is_some_and(Windows::is_full)
+    }
+
+    /// Full over all pools, or in this one.
+    pub(super) fn is_full_in(&self, pool: &PoolId) -> bool {
+        let place = self.places.iter().find(|place| place.pool == *pool);
+        let limits = place.and_then(|place| place.limits.as_ref());
+        self.is_full() || limits.is_some_and(PlaceLimits::is_full)
     }
 
     fn can_be_picked(&self) -> bool {
         self.lease_ms > 0 && self.blocked.is_none() && !self.is_full()
+    }
+
+    /// Whether he can be picked in the pool of this place.
+    pub(super) fn belongs_in(&self, place: &Place) -> bool {
+        self.on
+            && !place.weight.is_zero()
+            && !place.limits.as_ref().is_some_and(PlaceLimits::is_full)
     }
 }
 
@@ -71,26 +98,28 @@ impl Call<'_> {
                 blocked: None,
                 on: false,
                 places: Vec::new(),
+                windows: None,
             };
             self.corp.members.insert(id.clone(), member);
         }
     }
 
-    /// Changes a member: he enters or leaves all his pools at once, and his score in least-load pools follows his
-    /// load.
+    /// Changes a member: he enters or leaves his pools at once, and his score in least-load pools follows his load.
     pub(super) fn change(&mut self, id: &MemberId, change: impl FnOnce(&mut Member)) {
         self.seen.insert(id.clone());
         let before = self.corp.member(id).clone();
         let mut after = before.clone();
         change(&mut after);
+        after.roll(self.now_ms);
         after.on = after.can_be_picked();
-        for i in 0..before.places.len() {
-            let place = &before.places[i];
-            if !before.on || place.weight.is_zero() {
+        for i in 0..after.places.len() {
+            let place = after.places[i].clone();
+            if !place.within {
                 continue;
             }
-            if !after.on {
-                after.places[i].credit = self.leave(id, &before, place);
+            if !after.belongs_in(&place) {
+                after.places[i].credit = self.leave(id, &before, &place);
+                after.places[i].within = false;
             } else if place.strategy == Strategy::LeastLoad {
                 let pool = self.corp.pools.get_mut(&place.pool).expect("the pool");
                 pool.take_least(id, place.weight, before.load, before.tie);
@@ -98,16 +127,26 @@ impl Call<'_> {
         }
         for i in 0..after.places.len() {
             let place = after.places[i].clone();
-            if !after.on || place.weight.is_zero() {
+            if !after.belongs_in(&place) {
                 continue;
             }
-            if !before.on {
+            if !place.within {
                 after.places[i].credit = self.enter(id, &after, &place);
+                after.places[i].within = true;
             } else if place.strategy == Strategy::LeastLoad {
                 let pool = self.corp.pools.get_mut(&place.pool).expect("the pool");
                 pool.put_least(id, place.weight, after.load, after.tie);
             }
         }
+        let alarm_ms = after.next_alarm();
+        let before_ms = before
+            .windows
+            .as_ref()
+            .map_or(0, |windows| windows.alarm_ms);
+        if let Some(windows) = &mut after.windows {
+            windows.alarm_ms = alarm_ms;
+        }
+        self.set_alarm(id, before_ms, alarm_ms);
         self.corp.members.insert(id.clone(), after);
     }
 
@@ -142,21 +181,52 @@ impl Call<'_> {
         kept
     }
 
-    pub(super) fn add_load(&mut self, id: &MemberId) {
-        self.change(id, |member| member.load += 1);
+    /// One of the pool more, whatever his limits say; answers what the allocation bears.
+    pub(super) fn add_load(&mut self, id: &MemberId, pool: &PoolId) -> Option<u64> {
+        let (now_ms, mut mark) = (self.now_ms, None);
+        self.change(id, |member| {
+            member.load += 1;
+            mark = member.count(pool, now_ms);
+        });
+        mark
     }
 
-    pub(super) fn take_load(&mut self, id: &MemberId) {
-        self.change(id, |member| member.load -= 1);
+    /// One of the pool less. One that was held and not confirmed came to nothing: it is as if it had not been given.
+    pub(super) fn take_load(&mut self, id: &MemberId, open: &Open) {
+        let (now_ms, mark) = (self.now_ms, open.mark);
+        let unused = open.hold.as_ref().map(|hold| hold.until_ms - hold.hold_ms);
+        self.change(id, |member| {
+            member.load -= 1;
+            member.uncount(&open.pool, mark, unused, now_ms);
+        });
     }
 
     /// One more for a member who was picked.
-    pub(super) fn assign(&mut self, id: &MemberId) {
+    pub(super) fn assign(&mut self, id: &MemberId, pool: &PoolId) -> Option<u64> {
         let tie = TIE + self.corp.turn();
+        let (now_ms, mut mark) = (self.now_ms, None);
         self.change(id, |member| {
             member.load += 1;
             member.tie = tie;
+            mark = member.count(pool, now_ms);
         });
+        mark
+    }
+
+    /// One that stood before: it counts in no hour and on no day.
+    pub(super) fn stand_load(&mut self, id: &MemberId, pool: &PoolId) -> Option<u64> {
+        let tie = TIE + self.corp.turn();
+        let mut mark = None;
+        self.change(id, |member| {
+            member.load += 1;
+            member.tie = tie;
+            let place = member.places.iter_mut().find(|place| place.pool == *pool);
+            if let Some(limits) = place.and_then(Place::limits_mut) {
+                limits.load += 1;
+                mark = Some(limits.since);
+            }
+        });
+        mark
     }
 
     pub(super) fn set_lease(&mut self, id: &MemberId, lease_ms: u64) {

@@ -25,6 +25,7 @@ mod tests;
 mod view;
 mod visit;
 mod waiting;
+mod windows;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +42,7 @@ use pool::Pool;
 use slots::{Hold, Slots};
 use waiting::Waiting;
 
-pub use view::{AllocationView, HoldView, MemberView, Share, SlotView};
+pub use view::{AllocationView, Given, HoldView, MemberView, Share, SlotView};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
@@ -55,6 +56,8 @@ pub struct Corp {
     members: BTreeMap<MemberId, Member>,
     /// Presence leases by their end.
     leases: BTreeSet<(u64, MemberId)>,
+    /// When windows end that keep members out of pools.
+    alarms: BTreeSet<(u64, MemberId)>,
     pools: BTreeMap<PoolId, Pool>,
     configs: BTreeMap<PoolId, Config>,
     /// Lists that are not empty; they outlive their pool.
@@ -80,6 +83,8 @@ struct Open {
     settled: bool,
     /// It is a visitor's, who has not added the member yet.
     hold: Option<Hold>,
+    /// What counts it in its member's limits of the pool.
+    mark: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -196,6 +201,7 @@ impl Call<'_> {
     fn run(&mut self, op: &Op) -> Answer {
         if !matches!(op, Op::Rebuilt { .. }) {
             self.sweep();
+            self.sweep_alarms();
         }
         match op {
             Op::Decide(requests) => Answer::Decided(self.decide(requests)),

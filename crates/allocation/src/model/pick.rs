@@ -18,6 +18,20 @@ impl Call<'_> {
         }
     }
 
+    /// Members whose window is over may be back in their pools.
+    pub(super) fn sweep_alarms(&mut self) {
+        while self.ends_left > 0 {
+            let Some((alarm_ms, member)) = self.corp.alarms.first().cloned() else {
+                return;
+            };
+            if alarm_ms > self.now_ms {
+                return;
+            }
+            self.ends_left -= 1;
+            self.change(&member, |_| {});
+        }
+    }
+
     /// Chooses a member of the pool and charges him for it. None: nobody can be picked.
     pub(super) fn pick(&mut self, pool: &PoolId) -> Option<MemberId> {
         loop {

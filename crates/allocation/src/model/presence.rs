@@ -22,14 +22,23 @@ impl Call<'_> {
 
     pub(super) fn set_member(&mut self, change: &SetMember) -> MemberChange {
         self.create(&change.member);
-        let member = self.corp.member(&change.member);
-        if member.cap == change.cap && member.blocked == change.blocked {
+        let now_ms = self.now_ms;
+        let before = self.corp.member(&change.member).clone();
+        self.change(&change.member, |member| {
+            member.roll(now_ms);
+            member.cap = change.limits.at_a_time;
+            member.blocked = change.blocked.clone();
+            if change.is_by_time() || member.windows.is_some() {
+                member.tell_day_end(change.day_end_ms, now_ms);
+                let windows = member.windows_mut(now_ms);
+                windows.per_hour = change.limits.per_hour;
+                windows.per_day = change.limits.per_day;
+            }
+        });
+        self.tidy(&change.member);
+        if *self.corp.member(&change.member) == before {
             return MemberChange::Same;
         }
-        self.change(&change.member, |member| {
-            member.cap = change.cap;
-            member.blocked = change.blocked.clone();
-        });
         self.wake();
         MemberChange::Changed
     }

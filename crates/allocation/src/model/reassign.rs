@@ -31,7 +31,7 @@ impl Call<'_> {
                 if member.blocked.is_some() {
                     return Reassigned::Blocked;
                 }
-                if member.is_full() {
+                if member.is_full_in(&reassignment.pool) {
                     return Reassigned::Full;
                 }
                 to.clone()
@@ -49,7 +49,7 @@ impl Call<'_> {
             open.holder = open.member.clone();
         }
         self.release(&open, subject);
-        self.assign(&member);
+        open.mark = self.assign(&member, &reassignment.pool);
         open.member = Some(member.clone());
         open.epoch += 1;
         open.settled = false;
@@ -74,11 +74,10 @@ impl Call<'_> {
             let Some(member) = self.corp.members.get(&id) else {
                 continue;
             };
-            if !member.on || hidden.iter().any(|(other, _)| *other == id) {
+            if hidden.iter().any(|(other, _)| *other == id) {
                 continue;
             }
-            let in_pool =
-                |place: &super::member::Place| place.pool == *pool && !place.weight.is_zero();
+            let in_pool = |place: &super::member::Place| place.pool == *pool && place.within;
             let Some(at) = member.places.iter().position(in_pool) else {
                 continue;
             };

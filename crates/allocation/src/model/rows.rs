@@ -32,13 +32,16 @@ impl Corp {
 
 impl Call<'_> {
     fn stand(&mut self, view: AllocationView) {
-        match &view.member {
+        let mark = match &view.member {
             Some(member) => {
                 self.create(member);
-                self.assign(member);
+                self.stand_load(member, &view.pool)
             }
-            None => self.wait(&view.pool, view.subject),
-        }
+            None => {
+                self.wait(&view.pool, view.subject);
+                None
+            }
+        };
         if let Some(hold) = &view.hold {
             self.stand_held(&view, hold);
         }
@@ -57,6 +60,7 @@ impl Call<'_> {
                 hold_ms: hold.hold_ms,
                 rest_ms: hold.rest_ms,
             }),
+            mark,
         });
     }
 

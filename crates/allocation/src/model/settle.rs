@@ -48,7 +48,7 @@ impl Call<'_> {
                 if former.as_ref() != Some(member) {
                     self.release(&open, subject);
                     self.create(member);
-                    self.add_load(member);
+                    open.mark = self.add_load(member, pool);
                     open.member = Some(member.clone());
                     open.epoch += 1;
                 }

@@ -244,11 +244,11 @@ fn with_caps_it_is_measured() {
         let weights = some_weights(&mut random, n, 6);
         let mut measured = Measured::new(&weights);
         for i in 0..n {
-            measured.apply(Op::SetMember(SetMember {
-                member: id(i),
-                cap: Some(3 + random.below(4) as u32),
-                blocked: None,
-            }));
+            measured.apply(Op::SetMember(SetMember::capped(
+                id(i),
+                Some(3 + random.below(4) as u32),
+                None,
+            )));
         }
         for _ in 0..4000 {
             if measured.open.len() > 3 * n || (random.below(2) == 0 && !measured.open.is_empty()) {
@@ -278,11 +278,7 @@ fn a_million_picks_do_not_drift() {
 fn nobody_is_picked_above_his_cap() {
     let mut measured = Measured::new(&[Weight::ONE, Weight::ONE]);
     for i in 0..2 {
-        measured.apply(Op::SetMember(SetMember {
-            member: id(i),
-            cap: Some(2),
-            blocked: None,
-        }));
+        measured.apply(Op::SetMember(SetMember::capped(id(i), Some(2), None)));
     }
     for _ in 0..10 {
         measured.decide();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::Corp;
 use super::slots::{SlotState, hold_name, past_name};
 use crate::id::{AllocationId, ChannelId, MemberId, PoolId, Reason, SlotId, SubjectKey};
+use crate::limits::Limits;
 use crate::pool::Strategy;
 use crate::weight::Weight;
 
@@ -14,11 +15,24 @@ pub struct MemberView {
     pub member: MemberId,
     pub load: u32,
     pub cap: Option<u32>,
+    /// What he was given in this hour and on this day, as of the last operation about him; only of members with
+    /// limits by time or by pool.
+    pub given: Option<Given>,
     /// End of his presence lease; 0 = off.
     pub lease_until_ms: u64,
     pub blocked: Option<Reason>,
     /// Can be picked in the pools where his weight is above 0.
     pub eligible: bool,
+}
+
+/// What counts against a member's limits over all pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Given {
+    pub in_hour: u32,
+    pub hour_end_ms: u64,
+    pub on_day: u32,
+    pub day_end_ms: u64,
+    pub limits: Limits,
 }
 
 /// A member's place in a pool.
@@ -72,6 +86,17 @@ impl Corp {
             member: id.clone(),
             load: member.load,
             cap: member.cap,
+            given: member.windows.as_ref().map(|windows| Given {
+                in_hour: windows.hour_n,
+                hour_end_ms: windows.hour_end_ms,
+                on_day: windows.day_n,
+                day_end_ms: windows.day_end_ms,
+                limits: Limits {
+                    at_a_time: member.cap,
+                    per_hour: windows.per_hour,
+                    per_day: windows.per_day,
+                },
+            }),
             lease_until_ms: member.lease_ms,
             blocked: member.blocked.clone(),
             eligible: member.on,
@@ -86,7 +111,7 @@ impl Corp {
             let state = self.member(member);
             let place = state.places.iter().find(|place| place.pool == *id);
             let kept = place.map_or(0.0, |place| place.credit);
-            let eligible = state.on && !weight.is_zero();
+            let eligible = place.is_some_and(|place| place.within);
             Share {
                 member: member.clone(),
                 weight: *weight,
@@ -174,6 +199,7 @@ impl Corp {
             problems.push(format!("somebody waits for {id} and is not in its list"));
         }
         problems.extend(self.problems_of_visits());
+        problems.extend(self.problems_of_limits());
         for (id, pool) in &self.pools {
             let shares = self.shares(id).unwrap_or_default();
             let eligible = shares.iter().filter(|share| share.eligible);
@@ -241,6 +267,46 @@ impl Corp {
         let n_untold: usize = self.slots.untold.values().map(|untold| untold.len()).sum();
         if n_untold != untold {
             problems.push(format!("{n_untold} holds without slot, {untold} say so"));
+        }
+        problems
+    }
+
+    fn problems_of_limits(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut counted: BTreeMap<(&MemberId, &PoolId, u64), u32> = BTreeMap::new();
+        for open in self.opens.values().flatten() {
+            if let (Some(member), Some(mark)) = (&open.member, open.mark) {
+                *counted.entry((member, &open.pool, mark)).or_default() += 1;
+            }
+        }
+        let mut alarms = self.alarms.clone();
+        for (id, member) in &self.members {
+            for place in &member.places {
+                if let Some(limits) = &place.limits {
+                    let bear = counted.get(&(id, &place.pool, limits.since));
+                    let bear = bear.copied().unwrap_or(0);
+                    if bear != limits.load {
+                        let (pool, load) = (&place.pool, limits.load);
+                        problems.push(format!("load of {id} in {pool} is {load}, {bear} bear it"));
+                    }
+                }
+                if place.within != member.belongs_in(place) {
+                    problems.push(format!(
+                        "{id} is in {} and should not, or the other way",
+                        place.pool
+                    ));
+                }
+            }
+            let alarm_ms = member
+                .windows
+                .as_ref()
+                .map_or(0, |windows| windows.alarm_ms);
+            if alarm_ms > 0 && !alarms.remove(&(alarm_ms, id.clone())) {
+                problems.push(format!("{id} has no alarm"));
+            }
+        }
+        if !alarms.is_empty() {
+            problems.push(format!("{} alarms of nobody", alarms.len()));
         }
         problems
     }

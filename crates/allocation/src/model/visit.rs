@@ -29,7 +29,7 @@ impl Call<'_> {
             };
         }
         self.corp.slots.forget(&visit.subject, &visit.pool);
-        let member = self.take_turn(&visit.pool, visit.subject);
+        let (member, mark) = self.take_turn(&visit.pool, visit.subject);
         let mut open = Open {
             id: visit.allocation,
             pool: visit.pool.clone(),
@@ -44,6 +44,7 @@ impl Call<'_> {
                 hold_ms: visit.hold_ms,
                 rest_ms: visit.rest_ms,
             }),
+            mark,
         };
         if open.member.is_some() {
             self.begin_hold(&visit.subject, &mut open);

@@ -69,7 +69,7 @@ impl Call<'_> {
     /// Frees what an entry holds: its member's load, or its place in the waiting list.
     pub(super) fn release(&mut self, open: &Open, subject: &SubjectKey) {
         match &open.member {
-            Some(member) => self.take_load(member),
+            Some(member) => self.take_load(member, open),
             None => self.stop_waiting(&open.pool, subject),
         }
     }
@@ -88,10 +88,11 @@ impl Call<'_> {
             match self.pick(&pool) {
                 Some(member) => {
                     self.stop_waiting(&pool, &subject);
-                    self.assign(&member);
+                    let mark = self.assign(&member, &pool);
                     let mut open = self.open_in(&subject, &pool).expect("it waits");
                     self.end_hold(&subject, &open);
                     open.member = Some(member.clone());
+                    open.mark = mark;
                     self.begin_hold(&subject, &mut open);
                     self.put(&subject, open.clone());
                     self.wake_left -= 1;

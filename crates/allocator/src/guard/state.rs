@@ -133,11 +133,7 @@ async fn pools(app: &App, corp: &CorpApp) -> Result<Vec<allocation::PoolConfig>,
 }
 
 fn change(member: Member) -> SetMember {
-    SetMember {
-        member: member.member,
-        cap: member.cap,
-        blocked: member.blocked,
-    }
+    SetMember::capped(member.member, member.cap, member.blocked)
 }
 
 /// An allocation that began as a visit is the visitor's until the callback says who he is.

@@ -52,11 +52,7 @@ pub(super) async fn block(
         .members()
         .set_blocked(&corp.id, member, blocked.as_ref(), &trail)
         .await?;
-    let change = SetMember {
-        member: member.clone(),
-        cap: row.and_then(|row| row.cap),
-        blocked,
-    };
+    let change = SetMember::capped(member.clone(), row.and_then(|row| row.cap), blocked);
     corp.roster.set_member(change, "", None).await?;
     Ok(())
 }

@@ -96,11 +96,7 @@ async fn block(
         .members()
         .set_blocked(&corp.id, member, blocked.as_ref(), &trail)
         .await?;
-    let change = SetMember {
-        member: member.clone(),
-        cap: row.cap,
-        blocked,
-    };
+    let change = SetMember::capped(member.clone(), row.cap, blocked);
     corp.roster.set_member(change, "", None).await?;
     corp.log_grew.notify_one();
     Ok(())

@@ -21,11 +21,7 @@ async fn entries_are_stored_as_the_log_has_them() {
         .await
         .unwrap()
         .unwrap();
-    let op = Op::SetMember(allocation::SetMember {
-        member: member("mA"),
-        cap: Some(3),
-        blocked: None,
-    });
+    let op = Op::SetMember(allocation::SetMember::capped(member("mA"), Some(3), None));
     let outcome = Outcome::parse(&op, "0\u{1f}0\u{1f}CHANGED").unwrap();
     let first = allocation::LogEntry {
         seq: 1,

@@ -26,11 +26,7 @@ async fn everything_works_on_a_cluster() {
                 .await
                 .unwrap();
         }
-        let change = allocation::SetMember {
-            member: member("ma"),
-            cap: Some(5),
-            blocked: None,
-        };
+        let change = allocation::SetMember::capped(member("ma"), Some(5), None);
         redis.set_member(change, "", None).await.unwrap();
         let here = ["ma", "mb"].map(|name| PresenceChange {
             member: member(name),

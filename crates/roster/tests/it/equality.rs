@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use allocation::model::Corp;
 use allocation::{
-    Assignment, ChannelId, Closing, Confirmation, PoolConfig, Reassignment, RequestId, SetSlots,
-    Settlement, SlotId, Visit,
+    Assignment, ChannelId, Closing, Confirmation, Limits, PoolConfig, Reassignment, RequestId,
+    SetSlots, Settlement, SlotId, Visit,
 };
 use allocation::{
     Dump, Op, PresenceChange, SetMember, SettlementOutcome, Strategy as Rule, Weight,
@@ -33,7 +33,9 @@ const STEPS: [u64; 8] = [0, 0, 1, 1000, 1000, 60_000, HOUR, 30 * HOUR];
 #[derive(Debug, Clone)]
 enum Step {
     Op(Op),
-    SetPool(usize, i64, Rule, Vec<(usize, usize)>),
+    SetPool(usize, i64, Rule, Vec<(usize, usize, Limits)>),
+    /// The day ends so long after now.
+    SetMember(SetMember, Option<u64>),
     RemovePool(usize, i64),
     Reassign(Index, Option<usize>, Vec<usize>, bool),
     Settle(Index, u8, usize, u8),
@@ -150,9 +152,18 @@ fn slots_step() -> impl Strategy<Value = SetSlots> {
         })
 }
 
+fn limits(likely: f64) -> impl Strategy<Value = Limits> {
+    let limit = move || proptest::option::weighted(likely, 0..5u32);
+    (limit(), limit(), limit()).prop_map(|(at_a_time, per_hour, per_day)| Limits {
+        at_a_time,
+        per_hour,
+        per_day,
+    })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let strategy = select(vec![Rule::WeightedRoundRobin, Rule::LeastLoad]);
-    let members = vec((member_id(), 0..WEIGHTS.len()), 0..7);
+    let members = vec((member_id(), 0..WEIGHTS.len(), limits(0.25)), 0..7);
     let presence = vec(
         (
             member_id(),
@@ -162,8 +173,9 @@ fn step() -> impl Strategy<Value = Step> {
     );
     let set_member = (
         member_id(),
-        proptest::option::weighted(0.7, 0..5u32),
+        limits(0.5),
         0..6u8,
+        proptest::option::weighted(0.3, select(vec![1, HOUR / 2, 7 * HOUR, 24 * HOUR])),
     );
     prop_oneof![
         12 => vec(request_step(), 0..6).prop_map(|requests| Step::Op(Op::Decide(requests))),
@@ -176,11 +188,17 @@ fn step() -> impl Strategy<Value = Step> {
             });
             Step::Op(Op::Presence(changes.collect()))
         }),
-        3 => set_member.prop_map(|(who, cap, blocked)| Step::Op(Op::SetMember(SetMember {
-            member: member(MEMBERS[who]),
-            cap,
-            blocked: (blocked == 0).then(|| reason("leave")),
-        }))),
+        4 => set_member.prop_map(|(who, limits, blocked, day_end)| Step::SetMember(
+            SetMember {
+                limits,
+                ..SetMember::capped(
+                    member(MEMBERS[who]),
+                    None,
+                    (blocked == 0).then(|| reason("leave")),
+                )
+            },
+            day_end,
+        )),
         3 => (0..POOLS.len(), -1..3i64, strategy, members)
             .prop_map(|(pool, version, strategy, members)| Step::SetPool(pool, version, strategy, members)),
         1 => (0..POOLS.len(), -1..2i64).prop_map(|(pool, version)| Step::RemovePool(pool, version)),
@@ -223,13 +241,21 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
         Step::Op(op) => op,
         Step::SetPool(name, change, strategy, members) => {
             let mut seen = BTreeSet::new();
-            let members = members.into_iter().filter(|(who, _)| seen.insert(*who));
-            let members: Vec<(_, Weight)> = members
-                .map(|(who, w)| (member(MEMBERS[who]), weight(WEIGHTS[w])))
-                .collect();
+            let members = members.into_iter().filter(|(who, ..)| seen.insert(*who));
+            let (members, limits): (Vec<(_, Weight)>, Vec<_>) = members
+                .map(|(who, w, limits)| {
+                    let who = member(MEMBERS[who]);
+                    ((who.clone(), weight(WEIGHTS[w])), (who, limits))
+                })
+                .unzip();
             let version = next_version(name, change);
-            Op::SetPool(PoolConfig::new(pool(POOLS[name]), version, strategy, members).unwrap())
+            let config = PoolConfig::new(pool(POOLS[name]), version, strategy, members);
+            Op::SetPool(config.unwrap().with_limits(limits))
         }
+        Step::SetMember(change, day_end) => Op::SetMember(SetMember {
+            day_end_ms: day_end.map(|after| twin.now + after),
+            ..change
+        }),
         Step::RemovePool(name, change) => Op::RemovePool {
             pool: pool(POOLS[name]),
             version: next_version(name, change),

@@ -49,6 +49,7 @@ const DERIVED: &str = "\
 -- Derived  state any {corp}:v1:slots:<c>
 -- Derived  state any {corp}:v1:untold:<c>
 -- Derived  holds zset {corp}:v1:holds
+-- Derived  alarms zset {corp}:v1:alarms
 ";
 
 #[test]
@@ -56,6 +57,7 @@ fn headers_agree_with_bodies() {
     // The state joins all arguments for the log, however many there are.
     let state = read("roster_state").replace("concat(ARGV, FIELD, 3)", "args");
     let visits = read("roster_visits");
+    let limits = read("roster_limits");
     let pool = read("roster_pool");
     for name in OPERATIONS {
         let file = read(name);
@@ -72,6 +74,7 @@ fn headers_agree_with_bodies() {
             .replacen("\n-- Returns", &format!("\n{derived}--\n-- Returns"), 1)
             .replacen("-- include roster_state.lua\n", &state, 1)
             .replacen("-- include roster_visits.lua\n", &visits, 1)
+            .replacen("-- include roster_limits.lua\n", &limits, 1)
             .replacen("-- include roster_pool.lua\n", &pool, 1);
         assert_eq!(
             lua_header_problems(name, &text),

@@ -113,11 +113,8 @@ async fn caps_and_blocks_hold_in_all_pools() {
     assert_eq!(twin.who("g1", "c3").await.unwrap(), "ma");
     assert_eq!(twin.who("g1", "c4").await, None);
     assert_eq!(twin.who("g2", "c5").await, None);
-    let block = |blocked: Option<&str>| SetMember {
-        member: member("ma"),
-        cap: Some(10),
-        blocked: blocked.map(reason),
-    };
+    let block =
+        |blocked: Option<&str>| SetMember::capped(member("ma"), Some(10), blocked.map(reason));
     assert_eq!(
         twin.apply(Op::SetMember(block(Some("40098")))).await.woken,
         []

@@ -104,11 +104,11 @@ async fn a_named_member_may_be_away_but_not_full_nor_blocked() {
         reassign(&mut twin, reassignment("g", "c1", Some("mc"), 1)).await,
         Reassigned::Full
     );
-    let blocked = SetMember {
-        member: member("mc"),
-        cap: None,
-        blocked: Some(Reason::new("no_permission").unwrap()),
-    };
+    let blocked = SetMember::capped(
+        member("mc"),
+        None,
+        Some(Reason::new("no_permission").unwrap()),
+    );
     twin.apply(Op::SetMember(blocked)).await;
     assert_eq!(
         reassign(&mut twin, reassignment("g", "c1", Some("mc"), 1)).await,

@@ -313,11 +313,10 @@ async fn keys_of_others_survive_a_rebuild() {
 async fn a_state_made_of_rows_goes_on() {
     let twin = busy_twin().await;
     let (seq, at_ms) = (twin.model.seq(), twin.model.at_ms());
-    let members = twin.model.members().map(|view| allocation::SetMember {
-        member: view.member,
-        cap: view.cap,
-        blocked: view.blocked,
-    });
+    let members = twin
+        .model
+        .members()
+        .map(|view| allocation::SetMember::capped(view.member, view.cap, view.blocked));
     let pools = vec![
         config("g", 1, FAIR, &[("ma", "1"), ("mb", "2")]),
         config("l", 1, Strategy::LeastLoad, &[("mb", "1"), ("mc", "1")]),

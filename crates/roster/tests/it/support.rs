@@ -110,11 +110,11 @@ impl Twin {
     }
 
     pub(crate) async fn cap(&mut self, name: &str, cap: u32) -> Outcome {
-        self.apply(Op::SetMember(SetMember {
-            member: member(name),
-            cap: Some(cap),
-            blocked: None,
-        }))
+        self.apply(Op::SetMember(SetMember::capped(
+            member(name),
+            Some(cap),
+            None,
+        )))
         .await
     }
 

@@ -22,11 +22,7 @@ async fn setup(
         .await
         .unwrap();
     for (name, _) in members {
-        let change = allocation::SetMember {
-            member: member(name),
-            cap,
-            blocked: None,
-        };
+        let change = allocation::SetMember::capped(member(name), cap, None);
         redis.set_member(change, "", Some(T0)).await.unwrap();
     }
     let here = members.iter().map(|(name, _)| PresenceChange {

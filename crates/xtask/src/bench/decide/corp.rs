@@ -60,11 +60,7 @@ pub(super) async fn open(
     let (mut weights, mut presence) = (Vec::new(), Vec::new());
     for number in 0..shape.members {
         let member = member(number)?;
-        let change = SetMember {
-            member: member.clone(),
-            cap: Some(CAP),
-            blocked: None,
-        };
+        let change = SetMember::capped(member.clone(), Some(CAP), None);
         corp.set_member(change, "", None).await?;
         let weight = Weight::from_thousandths(shape.weight(number) * 1_000)?;
         weights.push((member.clone(), weight));
