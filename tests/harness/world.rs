@@ -167,6 +167,7 @@ impl World {
                 userid: (*name).to_owned(),
                 cap: None,
                 blocked: None,
+                ..NewMember::default()
             };
             ledger
                 .members()

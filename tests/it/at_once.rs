@@ -55,6 +55,7 @@ async fn the_last_place_is_given_once() {
         userid: "ma".to_owned(),
         cap: Some(3),
         blocked: None,
+        ..NewMember::default()
     };
     let trail = Trail::system(world.app.now_ms(), "test");
     let members = world.app.ledger.members();

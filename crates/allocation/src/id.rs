@@ -110,6 +110,14 @@ text_id!(
     }
 );
 text_id!(
+    /// Hours of work that members share.
+    ScheduleId, "schedule", 64, |text| Ok(text)
+);
+text_id!(
+    /// Special days of a corp, which schedules refer to.
+    CalendarId, "calendar", 64, |text| Ok(text)
+);
+text_id!(
     /// A member's userid in its key form: WeCom's ids ignore case, so ASCII letters are lower case here.
     MemberId, "member", 64, |text| Ok(text.to_ascii_lowercase())
 );

@@ -21,7 +21,8 @@ mod weight;
 pub use dump::{Dump, Value};
 pub use error::Error;
 pub use id::{
-    AllocationId, ChannelId, CorpId, MemberId, PoolId, Reason, RequestId, SlotId, SubjectKey,
+    AllocationId, CalendarId, ChannelId, CorpId, MemberId, PoolId, Reason, RequestId, ScheduleId,
+    SlotId, SubjectKey,
 };
 pub use limits::Limits;
 pub use log::LogEntry;

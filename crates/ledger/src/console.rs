@@ -11,8 +11,8 @@ use crate::row::Columns;
 use crate::text::{clean, clean_option};
 use crate::times::{at, at_option};
 use crate::{
-    ApiKeys, Audit, BudgetBlocks, Channels, Deliveries, DeliveryFilter, Error, Idempotency, Ledger,
-    Members, Operations, Outbox, Pools,
+    ApiKeys, Audit, BudgetBlocks, Calendars, Channels, Deliveries, DeliveryFilter, Error, Hours,
+    Idempotency, Ledger, Members, Operations, Outbox, Pools, Schedules,
 };
 
 macro_rules! tables {
@@ -29,11 +29,14 @@ macro_rules! tables {
 tables!(
     api_keys: ApiKeys,
     audit: Audit,
+    calendars: Calendars,
     channels: Channels,
+    hours: Hours,
     idempotency: Idempotency,
     members: Members,
     operations: Operations,
     pools: Pools,
+    schedules: Schedules,
 );
 
 /// What came in at one endpoint in a span of time.

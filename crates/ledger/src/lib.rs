@@ -11,6 +11,7 @@ mod allocations;
 mod api_keys;
 mod audit;
 mod budget_blocks;
+mod calendars;
 mod change;
 mod channels;
 mod configured;
@@ -23,6 +24,7 @@ mod cursor;
 mod customers;
 mod deliveries;
 mod error;
+mod hours;
 mod idempotency;
 mod log_write;
 mod members;
@@ -32,6 +34,7 @@ mod outbox;
 mod pools;
 mod put;
 mod row;
+mod schedules;
 mod text;
 mod times;
 mod transfers;
@@ -44,6 +47,7 @@ pub use allocations::{
 pub use api_keys::{ApiKey, ApiKeys, Role};
 pub use audit::{Audit, AuditFilter, AuditRecord, Trail};
 pub use budget_blocks::{BudgetBlock, BudgetBlocks};
+pub use calendars::{Calendar, Calendars, NewCalendar};
 pub use change::{
     Change, Customer, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewTransfer, NewVisit,
     SettledAs, VisitEnded, VisitHeld, WriteBatch,
@@ -61,9 +65,10 @@ pub use cursor::{Page, PageRequest};
 pub use customers::{Customers, Forgotten, KnownCustomer};
 pub use deliveries::{Deliveries, Delivery, DeliveryFilter, NewDelivery, OldDay};
 pub use error::Error;
+pub use hours::{AddLeave, Hours, Leave, MemberHours, NewLeave, PresenceMode, Said, SaidWhat};
 pub use idempotency::{Begun, Idempotency, IdempotencyKey, KeptAnswer};
 pub use log_write::{Conflict, LogWrite, Written};
-pub use members::{Member, MemberFilter, Members, NewMember};
+pub use members::{Member, MemberFilter, Members, NewMember, NoSchedule};
 pub use migrate::{MIGRATIONS, Migration, MigrationStatus};
 pub use operations::{Operation, OperationState, Operations, Progress};
 pub use outbox::{
@@ -71,6 +76,7 @@ pub use outbox::{
 };
 pub use pools::{NewPool, Pool, PoolMember, PoolVersion, Pools};
 pub use put::{Deleted, Precondition, Put};
+pub use schedules::{NewSchedule, Schedule, Schedules};
 pub use transfers::{
     Found, Planned, Resolved, Transfer, TransferFilter, TransferKind, TransferState, TransferStep,
     Transfers, window_start,

@@ -1,6 +1,6 @@
 //! People who can be given customers: how they are spelled, how many they take, and whether they are left out.
 
-use allocation::{CorpId, MemberId, PoolId, Reason};
+use allocation::{CorpId, MemberId, PoolId, Reason, ScheduleId};
 use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
 
@@ -9,6 +9,7 @@ use crate::audit::{Trail, write};
 use crate::connection::{Db, Work};
 use crate::cursor::{Page, PageRequest, Window};
 use crate::error::retry;
+use crate::hours::PresenceMode;
 use crate::log_write::column;
 use crate::put::{Precondition, Put};
 use crate::row::{Columns, signed};
@@ -32,6 +33,9 @@ pub struct Member {
     pub cap: Option<u32>,
     /// Left out of every choice, and why.
     pub blocked: Option<Reason>,
+    /// None: he is there when a heartbeat says so.
+    pub schedule: Option<ScheduleId>,
+    pub presence_mode: PresenceMode,
     pub version: u64,
     pub created_ms: u64,
     pub updated_ms: u64,
@@ -41,17 +45,29 @@ impl Member {
     /// As the audit shows it.
     fn json(&self) -> Value {
         let blocked = self.blocked.as_ref().map(Reason::as_str);
-        json!({"userid": self.userid, "cap": self.cap, "blocked": blocked})
+        json!({
+            "userid": self.userid,
+            "cap": self.cap,
+            "blocked": blocked,
+            "schedule": self.schedule,
+            "presence_mode": self.presence_mode.as_str(),
+        })
     }
 }
 
 /// What a caller wants a member to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewMember {
     pub userid: String,
     pub cap: Option<u32>,
     pub blocked: Option<Reason>,
+    pub schedule: Option<ScheduleId>,
+    pub presence_mode: PresenceMode,
 }
+
+/// Why a member cannot be like this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoSchedule;
 
 /// Every field that is given must match.
 #[derive(Debug, Clone, Default)]
@@ -63,7 +79,8 @@ pub struct MemberFilter {
 macro_rules! select {
     ($rest:literal) => {
         concat!(
-            "SELECT m.member, m.userid, m.spelled_by, m.cap, m.blocked, m.version, m.created_at, m.updated_at
+            "SELECT m.member, m.userid, m.spelled_by, m.cap, m.blocked, m.schedule_id, m.presence_mode,
+                m.version, m.created_at, m.updated_at
              FROM members AS m WHERE m.corp_id = $1 ",
             $rest
         )
@@ -160,7 +177,7 @@ impl Members {
         new: &NewMember,
         precondition: Precondition,
         trail: &Trail,
-    ) -> Result<Put<Member, std::convert::Infallible>, Error> {
+    ) -> Result<Put<Member, NoSchedule>, Error> {
         loop {
             let put = retry(|| self.try_put(corp, member, new, precondition, trail)).await?;
             if let Some(put) = put {
@@ -177,7 +194,7 @@ impl Members {
         new: &NewMember,
         precondition: Precondition,
         trail: &Trail,
-    ) -> Result<Option<Put<Member, std::convert::Infallible>>, Error> {
+    ) -> Result<Option<Put<Member, NoSchedule>>, Error> {
         let mut work = self.db.transaction().await?;
         let found = lock(&mut work, corp, member).await?;
         let present = found.as_ref().map(|(member, _)| member.clone());
@@ -185,27 +202,36 @@ impl Members {
             work.roll_back().await?;
             return Ok(Some(Put::Stale(present)));
         }
+        if !has_schedule(&mut work, corp, new.schedule.as_ref()).await? {
+            work.roll_back().await?;
+            return Ok(Some(Put::Refused(NoSchedule)));
+        }
         let Some((before, spelled_by_wecom)) = found else {
             let after = Member {
                 member: member.clone(),
                 userid: new.userid.clone(),
                 cap: new.cap,
                 blocked: new.blocked.clone(),
+                schedule: new.schedule.clone(),
+                presence_mode: new.presence_mode,
                 version: 1,
                 created_ms: trail.now_ms,
                 updated_ms: trail.now_ms,
             };
             let query = work
                 .query(
-                    "INSERT INTO members (corp_id, member, userid, spelled_by, cap, blocked, created_at, updated_at)
-                     VALUES ($1, $2, $3, 'console', $4, $5, $6, $6) ON CONFLICT DO NOTHING",
+                    "INSERT INTO members (corp_id, member, userid, spelled_by, cap, blocked, created_at, updated_at,
+                        schedule_id, presence_mode)
+                     VALUES ($1, $2, $3, 'console', $4, $5, $6, $6, $7, $8) ON CONFLICT DO NOTHING",
                 )
                 .bind(corp.as_str())
                 .bind(member.as_str().to_owned())
                 .bind(clean(&new.userid).into_owned())
                 .bind(new.cap.map(i64::from))
                 .bind(new.blocked.as_ref().map(|reason| reason.as_str().to_owned()))
-                .bind(at(trail.now_ms));
+                .bind(at(trail.now_ms))
+                .bind(new.schedule.as_ref().map(|id| id.as_str().to_owned()))
+                .bind(new.presence_mode.as_str());
             if work.execute(query).await? == 0 {
                 work.roll_back().await?;
                 return Ok(None);
@@ -215,6 +241,7 @@ impl Members {
         };
         let mut after = before.clone();
         (after.cap, after.blocked) = (new.cap, new.blocked.clone());
+        (after.schedule, after.presence_mode) = (new.schedule.clone(), new.presence_mode);
         if !spelled_by_wecom {
             after.userid.clone_from(&new.userid);
         }
@@ -316,6 +343,33 @@ pub(crate) async fn unknown(
         .collect())
 }
 
+/// Whether it is there; it stays while the transaction lasts.
+async fn has_schedule(
+    work: &mut Work,
+    corp: &CorpId,
+    schedule: Option<&ScheduleId>,
+) -> Result<bool, Error> {
+    let Some(schedule) = schedule else {
+        return Ok(true);
+    };
+    let query = work
+        .query(
+            "SELECT FROM schedules WHERE corp_id = $1 AND schedule_id = $2 AND deleted_at IS NULL FOR SHARE",
+        )
+        .bind(corp.as_str())
+        .bind(schedule.as_str().to_owned());
+    Ok(work.fetch_optional(query).await?.is_some())
+}
+
+/// For what belongs to a member: of two changes one waits for the other. False: there is no such member.
+pub(crate) async fn lock_row(
+    work: &mut Work,
+    corp: &CorpId,
+    member: &MemberId,
+) -> Result<bool, Error> {
+    Ok(lock(work, corp, member).await?.is_some())
+}
+
 /// The row, and whether the spelling is WeCom's.
 async fn lock(
     work: &mut Work,
@@ -342,7 +396,8 @@ async fn update(
     after.updated_ms = trail.now_ms;
     let query = work
         .query(
-            "UPDATE members SET userid = $3, cap = $4, blocked = $5, version = $6, updated_at = $7
+            "UPDATE members SET userid = $3, cap = $4, blocked = $5, version = $6, updated_at = $7,
+                schedule_id = $8, presence_mode = $9
              WHERE corp_id = $1 AND member = $2",
         )
         .bind(corp.as_str())
@@ -356,7 +411,9 @@ async fn update(
                 .map(|reason| reason.as_str().to_owned()),
         )
         .bind(signed(after.version))
-        .bind(at(trail.now_ms));
+        .bind(at(trail.now_ms))
+        .bind(after.schedule.as_ref().map(|id| id.as_str().to_owned()))
+        .bind(after.presence_mode.as_str());
     work.execute(query).await?;
     Ok(())
 }
@@ -386,6 +443,8 @@ fn read(row: &PgRow) -> Result<Member, Error> {
         userid: row.value("userid")?,
         cap: cap.map(|cap| u32::try_from(cap).unwrap_or(u32::MAX)),
         blocked: row.parsed_option("blocked")?,
+        schedule: row.parsed_option("schedule_id")?,
+        presence_mode: row.parsed("presence_mode")?,
         version: row.number("version")?,
         created_ms: row.ms("created_at")?,
         updated_ms: row.ms("updated_at")?,

@@ -41,6 +41,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(6, "0006_handover"),
     migration!(7, "0007_contact_ways"),
     migration!(8, "0008_visits"),
+    migration!(9, "0009_hours"),
 ];
 
 /// How the database and this program fit.

@@ -154,6 +154,7 @@ async fn put(
         userid: path.userid,
         cap: wanted.cap.and_then(|cap| u32::try_from(cap).ok()),
         blocked,
+        ..NewMember::default()
     };
     let put = ctx
         .app
@@ -162,7 +163,9 @@ async fn put(
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
         .await?;
     let written: Versioned<Member> =
-        etag::put(put, |member| member.version, |never| match never {})?;
+        etag::put(put, |member| member.version, |ledger::NoSchedule| {
+            Problem::not_found("schedule")
+        })?;
     if let Err(error) = people::tell_member(&ctx.app, &ctx.corp, &id).await {
         tracing::warn!(corp = %ctx.id(), member = %id, error = %error, "Redis learns of the member later");
     }

@@ -60,6 +60,7 @@ async fn a_crash_between_the_two_heals() {
         userid: "mA".to_owned(),
         cap: Some(1),
         blocked: None,
+        ..NewMember::default()
     };
     app.ledger
         .members()

@@ -174,8 +174,7 @@ async fn a_thousand_members_in_one_batch() {
         let member = allocation::MemberId::new(format!("m{n:04}")).unwrap();
         let new = ledger::NewMember {
             userid: format!("m{n:04}"),
-            cap: None,
-            blocked: None,
+            ..ledger::NewMember::default()
         };
         let trail = ledger::Trail::system(now_ms, "test");
         world

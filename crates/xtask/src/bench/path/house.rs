@@ -206,6 +206,7 @@ async fn configure(ledger: &Ledger, corp: &CorpId, card: bool) -> anyhow::Result
             userid: member.to_string(),
             cap: None,
             blocked: None,
+            ..NewMember::default()
         };
         let table = ledger.members();
         table
