@@ -18,7 +18,7 @@ use crate::{
     config::{self, Config},
     faults::Faults,
     guard,
-    people::Names,
+    people::{Names, hours},
     reception::{routes::Routes, slots::Ways},
     tokens::SharedTokens,
     writer,
@@ -76,6 +76,9 @@ pub struct CorpApp {
     pub not_ready: Notify,
     /// Rung when a pool may be missing in Redis that Postgres has.
     pub pool_missed: Notify,
+    /// Who has hours, leaves, or something said of him; rung when that was changed here.
+    pub hours: hours::Known,
+    pub hours_changed: Notify,
     /// See [`people::look_again`](crate::people::look_again).
     pub no_look_before_ms: AtomicU64,
     pub faults: Faults,
@@ -160,6 +163,8 @@ impl App {
                 transfers_due: Notify::new(),
                 not_ready: Notify::new(),
                 pool_missed: Notify::new(),
+                hours: hours::Known::default(),
+                hours_changed: Notify::new(),
                 no_look_before_ms: AtomicU64::new(0),
                 faults: Faults::default(),
                 last_written: writer::Remembered::default(),

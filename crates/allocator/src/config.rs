@@ -37,6 +37,7 @@ pub struct Config {
     pub quota: quota::Limits,
     pub inbox: Inbox,
     pub roster: Roster,
+    pub hours: Hours,
     pub outbox: Outbox,
     pub card: Card,
     pub handover: Handover,
@@ -119,6 +120,16 @@ pub struct Roster {
     pub wake_every_ms: u64,
     /// How often pools and members are compared with Redis, milliseconds.
     pub sync_every_ms: u64,
+}
+
+/// Presence of members with hours.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hours {
+    /// How often it is looked whose lease is to be renewed, milliseconds.
+    pub renew_every_ms: u64,
+    /// The lease of a member who is on by his hours: so long he stays on when every allocator died.
+    pub lease_ms: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -380,6 +391,13 @@ impl Config {
             "inbox.stream.longest_pause_ms",
             stream.longest_pause_ms,
             "",
+        );
+        below(
+            "hours.renew_every_ms",
+            self.hours.renew_every_ms,
+            "a third of hours.lease_ms",
+            self.hours.lease_ms / 3,
+            ": a lease is renewed in the second half of its life, and one renewal may fail",
         );
         if stream.wait_replicas > 0 {
             below(

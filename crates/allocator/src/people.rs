@@ -22,6 +22,7 @@ use crate::{
     payload::Payload,
 };
 
+pub mod hours;
 mod reading;
 
 pub use reading::{default_pool, look_again, refresh};

@@ -13,6 +13,7 @@
 //! | [`reception::sweep`] | visits whose time is over → expired | an end is once, in one script call |
 //! | [`reception::slots`] | channels with a page → contact ways at WeCom → slots in the roster, pictures | the intent is written before the call; a lost answer is looked up |
 //! | [`people`] | pools, members, channels → roster | versions compared; truth is Postgres |
+//! | [`people::hours`] | schedules, leaves, what was said → presence | leases are short and end with the hours; sent twice is sent once |
 //! | [`operations`](crate::api::work) | long work a console asked for → progress | lease and cursor; done again is done once |
 //! | [`housekeeping`] | what is done with → away | only what both groups acknowledged, or what has an outcome |
 //! | [`guard`] | whole or closed | generation and sequence number |
@@ -66,6 +67,7 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
         keep(&mut loops, "sweep", app, corp, stop, reception::sweep::run);
         keep(&mut loops, "slots", app, corp, stop, reception::slots::run);
         keep(&mut loops, "people", app, corp, stop, people::run);
+        keep(&mut loops, "hours", app, corp, stop, people::hours::run);
         keep(&mut loops, "operations", app, corp, stop, api::work::run);
         keep(
             &mut loops,

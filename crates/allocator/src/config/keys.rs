@@ -104,6 +104,8 @@ pub(super) const KEYS: Keys = &[
     ("roster.snapshot_every", Rule::whole(1, 10_000_000)),
     ("roster.wake_every_ms", Rule::whole(10, 10 * MINUTE_MS)),
     ("roster.sync_every_ms", Rule::whole(10, 10 * MINUTE_MS)),
+    ("hours.renew_every_ms", Rule::whole(100, 10 * MINUTE_MS)),
+    ("hours.lease_ms", Rule::whole(1_000, HOUR_MS)),
     ("outbox.workers", Rule::whole(1, 256)),
     ("outbox.batch", Rule::whole(1, 10_000)),
     (

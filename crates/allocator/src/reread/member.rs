@@ -99,6 +99,8 @@ async fn block(
     let change = SetMember::capped(member.clone(), row.cap, blocked);
     corp.roster.set_member(change, "", None).await?;
     corp.log_grew.notify_one();
+    // His hours do not keep him on.
+    corp.hours_changed.notify_one();
     Ok(())
 }
 

@@ -47,6 +47,8 @@ pub(super) const NUMBERS: &[(&str, i64, i64)] = &[
     ("roster.snapshot_every", 1, 10_000_000),
     ("roster.wake_every_ms", 10, 600_000),
     ("roster.sync_every_ms", 10, 600_000),
+    ("hours.renew_every_ms", 100, 600_000),
+    ("hours.lease_ms", 1_000, 3_600_000),
     ("outbox.workers", 1, 256),
     ("outbox.batch", 1, 10_000),
     ("outbox.claim_ms", 1_000, 15_000),
