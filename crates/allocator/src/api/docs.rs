@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use allocation::{ChannelId, MemberId, PoolId};
+use allocation::{CalendarId, ChannelId, MemberId, PoolId, ScheduleId};
 use axum::{
     Json, Router,
     http::{HeaderValue, header},
@@ -30,11 +30,16 @@ Errors are `application/problem+json` with a stable `code`. Lists are `data` and
 Times are RFC 3339 in UTC. Unknown fields and parameters are refused. \
 Every POST takes an `Idempotency-Key`: the same request with the same key has its effect once.";
 
-const TAGS: [(&str, &str); 15] = [
+const TAGS: [(&str, &str); 17] = [
     ("allocations", "Who got whom."),
     ("presence", "Who is there now."),
     ("pools", "Members that share incoming customers."),
     ("members", "People who can be given customers."),
+    ("schedules", "When people work."),
+    (
+        "calendars",
+        "Days that are special for a whole corp, such as holidays.",
+    ),
     (
         "channels",
         "Posters, pages, ads: a State that leads to a pool.",
@@ -186,6 +191,8 @@ fn tell_rule(parameter: &mut Parameter) {
         "userid" => MemberId::RULE,
         "pool_id" => PoolId::RULE,
         "channel_id" => ChannelId::RULE,
+        "schedule_id" => ScheduleId::RULE,
+        "calendar_id" => CalendarId::RULE,
         _ => return,
     };
     parameter.description = Some(format!("Must be {rule}."));

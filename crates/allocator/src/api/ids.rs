@@ -2,7 +2,7 @@
 //! they are of few characters. What Redis and Postgres can hold is wider (`allocation::id`), because WeCom's events and
 //! the log are read as they are.
 
-use allocation::{ChannelId, MemberId, PoolId, Reason};
+use allocation::{CalendarId, ChannelId, MemberId, PoolId, Reason, ScheduleId};
 
 /// Longest of all of them, bytes.
 const LONGEST: usize = 64;
@@ -42,6 +42,8 @@ ids! {
     MemberId: "a userid of WeCom (1 to 64 of A-Z a-z 0-9 _ - . @, beginning with a letter or digit)", "_-.@";
     PoolId: "the id of a pool (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
     ChannelId: "the id of a channel (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
+    ScheduleId: "the id of a schedule (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
+    CalendarId: "the id of a calendar (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
     Reason: "a short code such as on_leave (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
 }
 

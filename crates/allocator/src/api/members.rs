@@ -1,7 +1,7 @@
 //! Members: people who can be given customers.
 
-use allocation::{MemberId, PoolId, Reason, model::MemberView as State};
-use ledger::{Member, MemberFilter, NewMember};
+use allocation::{MemberId, PoolId, Reason, ScheduleId, model::MemberView as State};
+use ledger::{Member, MemberFilter, NewMember, NoSchedule, PresenceMode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -34,6 +34,40 @@ struct PutMember {
     cap: Option<u64>,
     /// Left out of every choice while it is set: a short code that says why, such as `on_leave`.
     blocked: Option<String>,
+    /// The schedule with his hours; null: he is there when a heartbeat says so.
+    schedule: Option<String>,
+    #[serde(default)]
+    #[schema(default = "auto")]
+    presence_mode: ModeName,
+}
+
+/// How a member with a schedule comes on within his hours.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ModeName {
+    /// By himself.
+    #[default]
+    Auto,
+    /// When he, or his heartbeat, says so.
+    Manual,
+}
+
+impl From<ModeName> for PresenceMode {
+    fn from(name: ModeName) -> Self {
+        match name {
+            ModeName::Auto => Self::Auto,
+            ModeName::Manual => Self::Manual,
+        }
+    }
+}
+
+impl From<PresenceMode> for ModeName {
+    fn from(mode: PresenceMode) -> Self {
+        match mode {
+            PresenceMode::Auto => Self::Auto,
+            PresenceMode::Manual => Self::Manual,
+        }
+    }
 }
 
 /// A member as he is.
@@ -45,6 +79,9 @@ struct MemberView {
     cap: Option<u32>,
     #[schema(required)]
     blocked: Option<String>,
+    #[schema(required)]
+    schedule: Option<String>,
+    presence_mode: ModeName,
     /// What Redis knows of him now; null while it cannot be asked.
     #[schema(required)]
     state: Option<MemberState>,
@@ -149,12 +186,17 @@ async fn put(
         .blocked
         .as_deref()
         .and_then(|code| fields.parse::<Reason>("/blocked", code));
+    let schedule = wanted
+        .schedule
+        .as_deref()
+        .and_then(|id| fields.parse::<ScheduleId>("/schedule", id));
     fields.check()?;
     let new = NewMember {
         userid: path.userid,
         cap: wanted.cap.and_then(|cap| u32::try_from(cap).ok()),
         blocked,
-        ..NewMember::default()
+        schedule,
+        presence_mode: wanted.presence_mode.into(),
     };
     let put = ctx
         .app
@@ -162,12 +204,17 @@ async fn put(
         .members()
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
         .await?;
-    let written: Versioned<Member> =
-        etag::put(put, |member| member.version, |ledger::NoSchedule| {
-            Problem::not_found("schedule")
-        })?;
+    let written: Versioned<Member> = etag::put(
+        put,
+        |member| member.version,
+        |NoSchedule| unknown_schedule(),
+    )?;
     if let Err(error) = people::tell_member(&ctx.app, &ctx.corp, &id).await {
         tracing::warn!(corp = %ctx.id(), member = %id, error = %error, "Redis learns of the member later");
+    }
+    let now_ms = ctx.app.now_ms();
+    if let Some(hours) = ctx.app.ledger.hours().get(ctx.id(), &id, now_ms).await? {
+        people::hours::tell(&ctx.app, &ctx.corp, &hours).await;
     }
     Ok(Versioned {
         status: written.status,
@@ -184,6 +231,11 @@ impl MemberPath {
     fn member(&self) -> Result<MemberId, Problem> {
         validate::in_path("userid", &self.userid)
     }
+}
+
+fn unknown_schedule() -> Problem {
+    let message = "there is no such schedule; PUT …/schedules/{schedule_id} first";
+    Problem::field("/schedule", "unknown_schedule", message)
 }
 
 async fn answer(ctx: &Ctx, member: Member) -> Result<Versioned<MemberView>, Problem> {
@@ -216,6 +268,8 @@ fn view(member: Member, states: Option<&[State]>, now_ms: u64) -> MemberView {
         userid: member.userid,
         cap: member.cap,
         blocked: member.blocked.map(String::from),
+        schedule: member.schedule.map(String::from),
+        presence_mode: member.presence_mode.into(),
         state,
         version: member.version,
         created_at: When(member.created_ms),

@@ -7,6 +7,7 @@ mod admin;
 mod allocations;
 mod asking;
 mod audit;
+mod calendars;
 mod channels;
 mod customers;
 mod dead_effects;
@@ -16,9 +17,12 @@ mod docs;
 mod endpoints;
 mod etag;
 mod extract;
+mod heartbeat;
 mod idempotent;
 pub(crate) mod ids;
 mod layers;
+mod leaves;
+mod member_presence;
 mod members;
 mod moves;
 mod operations;
@@ -29,6 +33,7 @@ mod presence;
 pub mod problem;
 mod quotas;
 mod read;
+mod schedules;
 mod transfers;
 mod tree;
 mod validate;
@@ -72,18 +77,22 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
     let repeatable = OpenApiRouter::new()
         .merge(allocations::routes())
         .merge(audit::routes())
+        .merge(calendars::routes())
         .merge(channels::routes())
         .merge(customers::routes())
         .merge(dead_effects::routes())
         .merge(dead_letters::routes())
         .merge(deliveries::routes())
         .merge(endpoints::routes())
+        .merge(leaves::routes())
+        .merge(member_presence::routes())
         .merge(members::routes())
         .merge(moves::routes())
         .merge(operations::routes())
         .merge(pools::routes())
         .merge(presence::routes())
         .merge(quotas::routes())
+        .merge(schedules::routes())
         .merge(transfers::routes())
         .merge(visits::more_routes())
         .route_layer(middleware::from_fn_with_state(

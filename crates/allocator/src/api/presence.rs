@@ -1,13 +1,12 @@
 //! Presence: who is there now. A heartbeat holds for a lease; when it ends the member is off. Redis alone knows; a
 //! change from on to off or back is in the audit, a renewal is not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use allocation::{MemberId, PresenceChange};
+use allocation::MemberId;
 use axum::http::StatusCode;
 use ledger::Role;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -16,12 +15,14 @@ use super::{
     access::{Anyone, Ctx, Viewer},
     docs::Refusals,
     extract::{Json, Path, Query},
+    heartbeat::{Heard, hear, leases, may, own, unknown},
+    member_presence::refused,
     page::{List, list_query, slice},
     problem::Problem,
     validate::{self, Fields},
     when::When,
 };
-use crate::{payload::Payload, people};
+use crate::people::{self, hours::leases::Refused};
 
 const MOST_MEMBERS: usize = 1_000;
 const LONGEST_LEASE_S: u64 = 24 * 60 * 60;
@@ -78,9 +79,13 @@ struct PresenceResult {
     online: bool,
     #[schema(required)]
     lease_until: Option<When>,
-    /// `unknown_member`: he was left out; the others were not.
+    /// He was left out, the others were not: `unknown_member`; `outside_hours`, `paused`, `on_leave` or `blocked`, of a
+    /// member with hours; `kept_on`: a goodbye of a member who is on without heartbeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'static str>,
+    /// When he may be on next, where that is why he was left out and it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_open: Option<When>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -116,7 +121,8 @@ async fn list(
     }))
 }
 
-/// Heartbeats and goodbyes of several members. Who is not known is left out, and said so; the others count.
+/// Heartbeats and goodbyes of several members. Who is not known, or may not be on now, is left out, and said so; the others
+/// count. A lease never reaches beyond the member's hours.
 #[utoipa::path(put, path = "/presence", tag = "presence", operation_id = "put_presence", request_body = PutPresence,
     responses((status = 200, body = PresenceResults), Refusals))]
 async fn put(
@@ -164,7 +170,8 @@ async fn get_one(
     )))
 }
 
-/// Heartbeat or goodbye of one member.
+/// Heartbeat or goodbye of one member. 409 if he may not be on now (`outside_hours`, `paused`, `on_leave`, `blocked`;
+/// `current` says when he may be next), or is on without heartbeats and says goodbye (`kept_on`).
 #[utoipa::path(put, path = "/presence/{userid}", tag = "presence", operation_id = "put_member_presence",
     params(("userid" = String, Path)), request_body = PutOnePresence,
     responses((status = 200, body = PresenceView), Refusals))]
@@ -211,15 +218,12 @@ async fn one(ctx: &Ctx, member: MemberId, seconds: u64) -> Result<PresenceView, 
         return Err(Problem::not_found("member"));
     }
     let until_ms = until(ctx, seconds);
-    tell(
-        ctx,
-        vec![PresenceChange {
-            member: member.clone(),
-            lease_until_ms: until_ms,
-        }],
-    )
-    .await?;
-    Ok(view(ctx, &member, until_ms))
+    let mut heard = hear(ctx, vec![(member.clone(), until_ms)]).await?;
+    match heard.remove(&member) {
+        Some(Heard::Refused(why)) => Err(refused(why)),
+        Some(Heard::Until(until_ms)) => Ok(view(ctx, &member, until_ms)),
+        None => Ok(view(ctx, &member, 0)),
+    }
 }
 
 async fn set(ctx: &Ctx, wanted: PutPresence) -> Result<PresenceResults, Problem> {
@@ -232,7 +236,7 @@ async fn set(ctx: &Ctx, wanted: PutPresence) -> Result<PresenceResults, Problem>
         );
     }
     let mut seen = BTreeSet::new();
-    let mut changes = Vec::new();
+    let mut wanted_until = Vec::new();
     for (index, item) in wanted.members.iter().enumerate().take(MOST_MEMBERS) {
         let pointer = format!("/members/{index}/member");
         let Some(member) = fields.parse::<MemberId>(pointer.clone(), &item.member) else {
@@ -251,33 +255,33 @@ async fn set(ctx: &Ctx, wanted: PutPresence) -> Result<PresenceResults, Problem>
             item.online,
             item.lease_seconds,
         );
-        changes.push(PresenceChange {
-            member,
-            lease_until_ms: until(ctx, seconds),
-        });
+        wanted_until.push((member, until(ctx, seconds)));
     }
     fields.check()?;
     may(ctx, seen.iter())?;
     let ids: Vec<MemberId> = seen.into_iter().collect();
     let unknown = unknown(ctx, &ids).await;
-    let data = changes.iter().map(|change| {
-        let known = !unknown.contains(&change.member);
-        let until_ms = if known { change.lease_until_ms } else { 0 };
-        let view = view(ctx, &change.member, until_ms);
-        let error = (!known).then_some("unknown_member");
+    let known = wanted_until.iter();
+    let known = known.filter(|(member, _)| !unknown.contains(member));
+    let heard: BTreeMap<MemberId, Heard> = hear(ctx, known.cloned().collect()).await?;
+    let data = wanted_until.iter().map(|(member, _)| {
+        let (until_ms, error, next_open) = match heard.get(member) {
+            Some(Heard::Until(until_ms)) => (*until_ms, None, None),
+            Some(Heard::Refused(why)) => (0, Some(why.code()), why.next_open_ms()),
+            None => (0, Some("unknown_member"), None),
+        };
+        let view = view(ctx, member, until_ms);
         PresenceResult {
             member: view.member,
-            online: view.online,
+            online: view.online || error == Some(Refused::KeptOn.code()),
             lease_until: view.lease_until,
             error,
+            next_open: next_open.map(When),
         }
     });
-    let data = data.collect();
-    changes.retain(|change| !unknown.contains(&change.member));
-    if !changes.is_empty() {
-        tell(ctx, changes).await?;
-    }
-    Ok(PresenceResults { data })
+    Ok(PresenceResults {
+        data: data.collect(),
+    })
 }
 
 fn lease(fields: &mut Fields, at: &str, online: bool, seconds: Option<u64>) -> u64 {
@@ -297,112 +301,6 @@ fn until(ctx: &Ctx, seconds: u64) -> u64 {
             .now_ms()
             .saturating_add(seconds.saturating_mul(1000))
     }
-}
-
-/// A member's key is for himself; others must be operators.
-fn may<'a>(ctx: &Ctx, mut members: impl Iterator<Item = &'a MemberId>) -> Result<(), Problem> {
-    match ctx.role {
-        Role::Member => members.try_for_each(|member| own(ctx, member)),
-        Role::Viewer => Err(Problem::forbidden(
-            "This needs the role operator; the key has viewer.",
-        )),
-        Role::Operator | Role::Admin => Ok(()),
-    }
-}
-
-fn own(ctx: &Ctx, member: &MemberId) -> Result<(), Problem> {
-    if ctx.member.as_ref() == Some(member) {
-        return Ok(());
-    }
-    Err(Problem::forbidden(
-        "A member's key is for his own presence only.",
-    ))
-}
-
-/// Those who are not known. Postgres is asked only about whom this process does not know, and while it is away a
-/// heartbeat is believed.
-async fn unknown(ctx: &Ctx, members: &[MemberId]) -> BTreeSet<MemberId> {
-    let doubtful: Vec<MemberId> = members
-        .iter()
-        .filter(|member| !ctx.corp.names.knows(member))
-        .cloned()
-        .collect();
-    if doubtful.is_empty() {
-        return BTreeSet::new();
-    }
-    match ctx.app.ledger.members().get_many(ctx.id(), &doubtful).await {
-        Ok(known) => {
-            for member in &known {
-                ctx.corp.names.spell(&member.member, &member.userid);
-            }
-            let known: BTreeSet<MemberId> = known.into_iter().map(|member| member.member).collect();
-            doubtful
-                .into_iter()
-                .filter(|member| !known.contains(member))
-                .collect()
-        }
-        Err(error) => {
-            tracing::warn!(corp = %ctx.id(), error = %error, "members were not looked up");
-            BTreeSet::new()
-        }
-    }
-}
-
-async fn leases(ctx: &Ctx) -> Result<Vec<(MemberId, u64)>, Problem> {
-    let now_ms = ctx.app.now_ms();
-    let status = ctx
-        .corp
-        .roster
-        .status()
-        .await
-        .map_err(|error| ctx.roster(error))?;
-    if status.generation.is_none() {
-        return Err(ctx.roster(roster::Error::NotReady));
-    }
-    let leases = ctx
-        .corp
-        .roster
-        .leases()
-        .await
-        .map_err(|error| ctx.roster(error))?;
-    Ok(leases
-        .into_iter()
-        .filter(|(_, until)| *until > now_ms)
-        .collect())
-}
-
-async fn tell(ctx: &Ctx, changes: Vec<PresenceChange>) -> Result<(), Problem> {
-    let now_ms = ctx.app.now_ms();
-    let ids: Vec<MemberId> = changes.iter().map(|change| change.member.clone()).collect();
-    let ends = ctx.corp.roster.leases_of(&ids).await;
-    let ends = ends.map_err(|error| ctx.roster(error))?;
-    let turned = changes
-        .iter()
-        .zip(ends)
-        .filter(|(change, end)| end.is_some_and(|end| end > now_ms) != (change.lease_until_ms > 0));
-    let turned: Vec<_> = turned
-        .map(|(change, _)| json!({"member": ctx.corp.names.userid(&change.member), "online": change.lease_until_ms > 0}))
-        .collect();
-    let mut payload = Payload {
-        actor: Some(ctx.actor()),
-        ..Payload::default()
-    };
-    if !turned.is_empty() {
-        payload = payload.by(ctx.trail(None).record(
-            "presence.put",
-            "presence".to_owned(),
-            None,
-            Some(turned.into()),
-        ));
-    }
-    let applied = ctx
-        .corp
-        .roster
-        .presence(changes, &payload.text(), None)
-        .await;
-    applied.map_err(|error| ctx.roster(error))?;
-    ctx.corp.log_grew.notify_one();
-    Ok(())
 }
 
 fn view(ctx: &Ctx, member: &MemberId, until_ms: u64) -> PresenceView {

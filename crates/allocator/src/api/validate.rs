@@ -14,6 +14,7 @@ use super::{
     problem::{FieldError, Problem},
     tree::quoted,
 };
+use crate::people::hours::plan::Wrong;
 
 /// Gathers field errors.
 #[derive(Debug, Default)]
@@ -31,6 +32,13 @@ impl Fields {
             code,
             message: message.into(),
         });
+    }
+
+    /// What is wrong with hours.
+    pub(super) fn all(&mut self, wrongs: Vec<Wrong>) {
+        for wrong in wrongs {
+            self.wrong(wrong.pointer, wrong.code, wrong.message);
+        }
     }
 
     /// An id; None and an error that tells its rule if it is none.
