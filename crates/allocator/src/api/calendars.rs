@@ -19,7 +19,10 @@ use super::{
     validate::{self, Fields},
     when::When,
 };
-use crate::people::hours::plan::{self, SpecialDay};
+use crate::people::hours::{
+    self,
+    plan::{self, SpecialDay},
+};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -124,7 +127,7 @@ async fn put(
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
         .await?;
     let answer = etag::put(put, version, |never| match never {})?;
-    ctx.corp.hours_changed.notify_one();
+    hours::changed(&ctx.app, &ctx.corp).await;
     Ok(answer)
 }
 

@@ -141,7 +141,7 @@ async fn put(
         .await?;
     let written: Versioned<Schedule> =
         etag::put(put, version, |unknown| unknown_calendars(&wanted, &unknown))?;
-    ctx.corp.hours_changed.notify_one();
+    hours::changed(&ctx.app, &ctx.corp).await;
     let calendars = ctx.app.ledger.calendars().all(ctx.id()).await?;
     Ok(Versioned {
         status: written.status,
@@ -261,8 +261,8 @@ fn view(ctx: &Ctx, schedule: Schedule, calendars: &[ledger::Calendar]) -> Schedu
         id: schedule.id.into(),
         name: schedule.name,
         zone: schedule.zone,
-        weekly: hours::plan::list(&schedule.weekly),
-        days: hours::plan::list(&schedule.days),
+        weekly: plan::list(&schedule.weekly),
+        days: plan::list(&schedule.days),
         calendars: schedule.calendars.into_iter().map(String::from).collect(),
         open: state.map(|state| matches!(state, State::Open { .. })),
         next_open: read.and_then(|read| read.next_open(now_ms)).map(When),

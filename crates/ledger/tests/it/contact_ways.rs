@@ -30,6 +30,7 @@ async fn put_member(setup: &Setup, name: &str, blocked: Option<&str>) {
         userid: name.to_uppercase(),
         cap: None,
         blocked: blocked.map(|reason| reason.parse().unwrap()),
+        ..NewMember::default()
     };
     let put = setup.ledger.members();
     put.put(

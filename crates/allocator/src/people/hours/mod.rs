@@ -255,6 +255,15 @@ pub async fn tell(app: &App, corp: &CorpApp, hours: &MemberHours) {
     corp.hours_changed.notify_one();
 }
 
+/// A schedule or calendar was just written: this process knows at once, its loop tells Redis, and the others look within a
+/// second.
+pub async fn changed(app: &App, corp: &CorpApp) {
+    if let Err(error) = refresh(app, corp, app.now_ms()).await {
+        tracing::warn!(corp = %corp.id, error = %error, "hours are read later");
+    }
+    corp.hours_changed.notify_one();
+}
+
 /// Leases were sent by what `used` said. If more is known meanwhile, what it says is sent.
 pub async fn told_by(app: &App, corp: &CorpApp, used: &Arc<Everybody>) -> Result<(), Error> {
     let now = corp.hours.now();
