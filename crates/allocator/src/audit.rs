@@ -2,6 +2,8 @@
 //! ledger once in a stated time, one member after the other, within what the budget leaves. Differences become doubts
 //! for `reread`; nothing is concluded here.
 
+mod unassigned;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -24,6 +26,8 @@ use crate::{
     reread::{self, Error},
 };
 
+pub use unassigned::unassigned;
+
 /// How long one process has the right to audit a member.
 const LEASE_MS: u64 = 120_000;
 /// Dirty kind: members whose customers are to be compared, due one after the other.
@@ -39,12 +43,16 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
     }
     let mut backoff = Backoff::store();
     let mut listed_ms = 0;
+    let mut unassigned_ms = 0;
     while sleep(LOOK, &stop).await {
         let now_ms = app.now_ms();
         let turned = async {
             if now_ms >= listed_ms + period_ms {
                 schedule(&app, &corp, period_ms).await?;
                 listed_ms = now_ms;
+            }
+            if now_ms >= unassigned_ms {
+                unassigned_ms = look_for_left(&app, &corp, now_ms + period_ms).await?;
             }
             next(&app, &corp, period_ms).await
         };
@@ -55,6 +63,19 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                 backoff.wait(&stop).await;
             }
         }
+    }
+}
+
+/// Answers when to look again. An app that may not read the list misses only what events and the audit find too.
+async fn look_for_left(app: &App, corp: &CorpApp, next_ms: u64) -> Result<u64, Error> {
+    match unassigned(app, corp).await {
+        Ok(_) => Ok(next_ms),
+        Err(Error::End(end::Error::Budget { until_ms })) => Ok(until_ms),
+        Err(Error::End(end::Error::Wecom(error))) => {
+            tracing::warn!(corp = %corp.id, error = %error, "customers whose member has left were not listed");
+            Ok(next_ms)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -25,8 +25,8 @@ use crate::{
 const TURN: usize = 50;
 const LEASE_MS: u64 = 60_000;
 const IDLE: Duration = Duration::from_millis(500);
-pub(crate) use member::is_away;
 use member::read_member;
+pub(crate) use member::{is_away, read_listed_member};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

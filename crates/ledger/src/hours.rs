@@ -125,9 +125,17 @@ pub struct MemberHours {
     pub blocked: Option<Reason>,
     pub schedule: Option<ScheduleId>,
     pub mode: PresenceMode,
+    /// What stands.
     pub said: Option<Said>,
     /// Those that are not over, by their beginning.
     pub leaves: Vec<Leave>,
+}
+
+impl MemberHours {
+    /// There is more to decide by than his heartbeat.
+    pub fn is_any(&self) -> bool {
+        self.schedule.is_some() || self.said.is_some() || !self.leaves.is_empty()
+    }
 }
 
 macro_rules! select {
@@ -136,6 +144,7 @@ macro_rules! select {
             "SELECT m.member, m.blocked, m.schedule_id, m.presence_mode, p.said, p.said_until, p.said_reason
              FROM members AS m
              LEFT JOIN member_presence AS p ON p.corp_id = m.corp_id AND p.member = m.member
+                AND (p.said_until IS NULL OR p.said_until > $2)
              WHERE m.corp_id = $1 ",
             $rest
         )
@@ -178,9 +187,10 @@ impl Hours {
         let on_leave: Vec<String> = leaves.keys().map(|member| member.to_string()).collect();
         let query = work
             .query(select!(
-                "AND (m.schedule_id IS NOT NULL OR p.said IS NOT NULL OR m.member = ANY($2)) ORDER BY m.member"
+                "AND (m.schedule_id IS NOT NULL OR p.said IS NOT NULL OR m.member = ANY($3)) ORDER BY m.member"
             ))
             .bind(corp.as_str())
+            .bind(at(now_ms))
             .bind(on_leave);
         let rows = work.fetch_all(query).await?;
         work.commit().await?;
@@ -376,8 +386,9 @@ async fn one(
     now_ms: u64,
 ) -> Result<Option<MemberHours>, Error> {
     let query = work
-        .query(select!("AND m.member = $2"))
+        .query(select!("AND m.member = $3"))
         .bind(corp.as_str())
+        .bind(at(now_ms))
         .bind(member.as_str().to_owned());
     let Some(row) = work.fetch_optional(query).await? else {
         return Ok(None);

@@ -76,26 +76,31 @@ pub(super) async fn unknown(ctx: &Ctx, members: &[MemberId]) -> BTreeSet<MemberI
 
 /// Members who are on now.
 pub(super) async fn leases(ctx: &Ctx) -> Result<Vec<(MemberId, u64)>, Problem> {
+    open(ctx).await?;
+    let leases = ctx.corp.roster.leases().await;
+    let leases = leases.map_err(|error| ctx.roster(error))?;
     let now_ms = ctx.app.now_ms();
-    let status = ctx
-        .corp
-        .roster
-        .status()
-        .await
-        .map_err(|error| ctx.roster(error))?;
-    if status.generation.is_none() {
-        return Err(ctx.roster(roster::Error::NotReady));
-    }
-    let leases = ctx
-        .corp
-        .roster
-        .leases()
-        .await
-        .map_err(|error| ctx.roster(error))?;
     Ok(leases
         .into_iter()
         .filter(|(_, until)| *until > now_ms)
         .collect())
+}
+
+/// The end of one member's lease; None: he is off.
+pub(super) async fn lease_of(ctx: &Ctx, member: &MemberId) -> Result<Option<u64>, Problem> {
+    open(ctx).await?;
+    let ends = ctx.corp.roster.leases_of(std::slice::from_ref(member));
+    let ends = ends.await.map_err(|error| ctx.roster(error))?;
+    let now_ms = ctx.app.now_ms();
+    Ok(ends.into_iter().flatten().find(|end| *end > now_ms))
+}
+
+/// Of a closed corp nothing is known.
+async fn open(ctx: &Ctx) -> Result<(), Problem> {
+    let status = ctx.corp.roster.status().await;
+    let status = status.map_err(|error| ctx.roster(error))?;
+    let closed = || ctx.roster(roster::Error::NotReady);
+    status.generation.map(drop).ok_or_else(closed)
 }
 
 /// What became of a heartbeat or goodbye.

@@ -269,9 +269,7 @@ pub(super) fn refused(refused: Refused) -> Problem {
 }
 
 async fn view(ctx: &Ctx, hours: &MemberHours) -> Result<StandingView, Problem> {
-    let leases = heartbeat::leases(ctx).await?;
-    let lease = leases.into_iter().find(|(id, _)| *id == hours.member);
-    let lease_ms = lease.map(|(_, until_ms)| until_ms);
+    let lease_ms = heartbeat::lease_of(ctx, &hours.member).await?;
     let everybody = ctx.corp.hours.now();
     let facts = everybody.facts(hours);
     let now_ms = ctx.app.now_ms();

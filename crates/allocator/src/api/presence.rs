@@ -15,7 +15,7 @@ use super::{
     access::{Anyone, Ctx, Viewer},
     docs::Refusals,
     extract::{Json, Path, Query},
-    heartbeat::{Heard, hear, leases, may, own, unknown},
+    heartbeat::{Heard, hear, lease_of, leases, may, own, unknown},
     member_presence::refused,
     page::{List, list_query, slice},
     problem::Problem,
@@ -159,15 +159,8 @@ async fn get_one(
     {
         return Err(Problem::not_found("member"));
     }
-    let lease = leases(&ctx)
-        .await?
-        .into_iter()
-        .find(|(id, _)| *id == member);
-    Ok(axum::Json(view(
-        &ctx,
-        &member,
-        lease.map_or(0, |(_, until)| until),
-    )))
+    let lease = lease_of(&ctx, &member).await?;
+    Ok(axum::Json(view(&ctx, &member, lease.unwrap_or(0))))
 }
 
 /// Heartbeat or goodbye of one member. 409 if he may not be on now (`outside_hours`, `paused`, `on_leave`, `blocked`;

@@ -31,6 +31,19 @@ const LEFT_MOVING_MS: u64 = 60 * 60 * 1000;
 /// Whether a member is still there. Who is not gets nothing more; of one who left the open allocations end too, so that
 /// his customers may come again. One who is disabled, or whom the app may not see for the moment, still has his customers at WeCom and may be back tomorrow.
 pub(super) async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Result<(), Error> {
+    read(app, corp, userid, false).await
+}
+
+/// The same of one whose customers WeCom lists as those of a member who left: if the app cannot see him, that is why.
+pub(crate) async fn read_listed_member(
+    app: &App,
+    corp: &CorpApp,
+    userid: &str,
+) -> Result<(), Error> {
+    read(app, corp, userid, true).await
+}
+
+async fn read(app: &App, corp: &CorpApp, userid: &str, is_listed: bool) -> Result<(), Error> {
     let Ok(member) = MemberId::new(userid) else {
         return Ok(());
     };
@@ -54,7 +67,12 @@ pub(super) async fn read_member(app: &App, corp: &CorpApp, userid: &str) -> Resu
     let Some(row) = app.ledger.members().get(&corp.id, &member).await? else {
         return Ok(());
     };
-    let again_ms = match (gone, row.blocked.as_ref().map(Reason::as_str)) {
+    let blocked = row.blocked.as_ref().map(Reason::as_str);
+    let gone = match gone {
+        Some(NOT_VISIBLE) if is_listed || blocked == Some(LEFT) => Some(LEFT),
+        gone => gone,
+    };
+    let again_ms = match (gone, blocked) {
         (Some(reason), Some(now)) if now == reason => None,
         (Some(reason), _) => {
             block(app, corp, &row, Some(reason)).await?;

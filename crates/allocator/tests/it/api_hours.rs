@@ -5,7 +5,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::{
-    api_support::{Console, World},
+    api_support::{Console, Options, World},
     hours::{EVERY_DAY, always, ms, text, weekly, with_schedule},
 };
 
@@ -478,4 +478,20 @@ async fn who_may_say_what() {
     viewer.get("/schedules/always").await.ok();
     let many = weekly(EVERY_DAY, "00:00", "24:00");
     assert_eq!(viewer.get("/schedules/always").await.ok()["weekly"], many);
+}
+
+/// A schedule goes or a member gets it, never both.
+#[tokio::test]
+async fn a_schedule_that_is_given_away_does_not_go() {
+    let world = World::with(2, Options::default()).await;
+    let console = world.operator().await;
+    let other = world.at(1, console.key.as_deref().unwrap());
+    for n in 0..20 {
+        let (member, schedule) = (format!("/members/m{n}"), format!("/schedules/s{n}"));
+        console.put(&schedule, always()).await.ok();
+        let wanted = json!({"schedule": format!("s{n}")});
+        let (given, gone) = tokio::join!(console.put(&member, wanted), other.delete(&schedule));
+        let ends = (given.status.as_u16(), gone.status.as_u16());
+        assert!([(201, 409), (422, 204)].contains(&ends), "{ends:?}");
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allocation::{AllocationId, Decision, MemberId, PoolId, Request, SubjectKey};
 use allocator::{
     app::{App, CorpApp},
-    clock,
+    audit, clock,
     decide::dirty,
     guard,
     people::hours::{self, Last},
@@ -14,6 +14,8 @@ use allocator::{
 use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 use uuid::Uuid;
+use wecom::client::api;
+use wecom_sim::{Act, Fault, ScanRequest};
 
 use crate::{
     api_support::{Console, Options, World},
@@ -410,4 +412,49 @@ async fn who_left_the_company_is_off_for_good() {
         (&standing["why"], &standing["reason"]),
         (&json!("blocked"), &blocked)
     );
+}
+
+/// No event told that he left, and the app cannot see him; but WeCom lists his customers as those of one who left.
+#[tokio::test]
+async fn who_is_listed_as_left_is_treated_so() {
+    let stage = Stage::new(2).await;
+    let world = &stage.world;
+    let console = world.operator().await;
+    for member in ["M0", "m1"] {
+        with_schedule(&console, member, "always", always()).await;
+    }
+    let (app, corp) = (world.app(), world.corp_app());
+    stage.sim.scan(&ScanRequest::member("m0", "s")).unwrap();
+    assert_eq!(audit::unassigned(app, corp).await.unwrap(), 0);
+    let left = json!({"status": 5});
+    let patched = stage
+        .sim
+        .patch_member(Some(world.corp.as_str()), "m0", &left);
+    patched.unwrap();
+    let unseen = Fault::new(api::GET_USER, Act::Errcode(60_011));
+    stage.sim.add_fault(unseen).unwrap();
+    assert_eq!(audit::unassigned(app, corp).await.unwrap(), 1);
+    let blocked = async || console.get("/members/m0").await.ok()["blocked"].clone();
+    assert_eq!(blocked().await, "left_or_not_visible");
+    assert!(console.get("/members/m1").await.ok()["blocked"].is_null());
+    let mut turns = Turns::of(world, 0);
+    let at = ms(MONDAY);
+    assert_eq!(turns.lease("m0", at).await, 0);
+    assert_eq!(turns.lease("m1", at).await, at + LEASE);
+    // Once is enough, and a later look without the list does not say otherwise.
+    assert_eq!(audit::unassigned(app, corp).await.unwrap(), 0);
+    corp.inbox.dirty_mark(dirty::MEMBER, "m0", 0).await.unwrap();
+    reread::turn(app, corp).await.unwrap();
+    assert_eq!(blocked().await, "left_or_not_visible");
+    // Whoever came back under his old userid is not taken for gone.
+    stage.sim.clear_faults();
+    let back = json!({"status": 1});
+    let patched = stage
+        .sim
+        .patch_member(Some(world.corp.as_str()), "m0", &back);
+    patched.unwrap();
+    corp.inbox.dirty_mark(dirty::MEMBER, "m0", 0).await.unwrap();
+    reread::turn(app, corp).await.unwrap();
+    assert!(blocked().await.is_null());
+    assert_eq!(turns.lease("m0", at + 1_000).await, at + 1_000 + LEASE);
 }

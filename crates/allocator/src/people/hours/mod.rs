@@ -48,6 +48,8 @@ use schedule::Schedule;
 
 /// How often it is looked whether something changed.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two looks, however often something is said.
+const LEAST_PAUSE: Duration = Duration::from_millis(200);
 /// A process is at most this late where several have the same to do, so that mostly one does it.
 const LATE_MS: u64 = 200;
 
@@ -79,7 +81,11 @@ impl Known {
         let mut everybody = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let everybody = Arc::make_mut(&mut everybody);
         everybody.patched = true;
-        everybody.members.insert(hours.member.clone(), hours);
+        if hours.is_any() {
+            everybody.members.insert(hours.member.clone(), hours);
+        } else {
+            everybody.members.remove(&hours.member);
+        }
     }
 }
 
@@ -124,9 +130,12 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
                 let until = Duration::from_millis(due_ms.saturating_sub(app.now_ms()));
                 let late = rand::rng().random_range(0..=LATE_MS);
                 let pause = (until + Duration::from_millis(late)).min(LOOK_EVERY);
+                // Who said something is told at once beside this; many at a time are read once.
+                let least = pause.min(LEAST_PAUSE);
+                sleep(least, &stop).await;
                 tokio::select! {
                     () = corp.hours_changed.notified() => {}
-                    _ = sleep(pause, &stop) => {}
+                    _ = sleep(pause - least, &stop) => {}
                 }
             }
             Err(error) => {
