@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     Api,
-    access::{Ctx, Operator, Viewer},
+    access::{Operator, Viewer},
     docs::Refusals,
     extract::{Json, Path},
     member_presence::hours_of,
@@ -104,7 +104,7 @@ async fn post(
         .await?
     {
         AddLeave::Added(leave) => {
-            tell(&ctx, &member).await?;
+            hours::tell_anew(&ctx.app, &ctx.corp, &member).await;
             Ok((StatusCode::CREATED, axum::Json(leave.into())))
         }
         AddLeave::NoMember => Err(Problem::not_found("member")),
@@ -129,14 +129,8 @@ async fn delete(
     let trail = ctx.trail(None);
     let gone = table.cancel_leave(ctx.id(), &member, id, &trail);
     gone.await?.ok_or_else(|| Problem::not_found("leave"))?;
-    tell(&ctx, &member).await?;
+    hours::tell_anew(&ctx.app, &ctx.corp, &member).await;
     Ok(StatusCode::NO_CONTENT)
-}
-
-async fn tell(ctx: &Ctx, member: &MemberId) -> Result<(), Problem> {
-    let hours = hours_of(ctx, member).await?;
-    hours::tell(&ctx.app, &ctx.corp, &hours).await;
-    Ok(())
 }
 
 fn member(userid: &str) -> Result<MemberId, Problem> {

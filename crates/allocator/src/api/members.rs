@@ -212,10 +212,7 @@ async fn put(
     if let Err(error) = people::tell_member(&ctx.app, &ctx.corp, &id).await {
         tracing::warn!(corp = %ctx.id(), member = %id, error = %error, "Redis learns of the member later");
     }
-    let now_ms = ctx.app.now_ms();
-    if let Some(hours) = ctx.app.ledger.hours().get(ctx.id(), &id, now_ms).await? {
-        people::hours::tell(&ctx.app, &ctx.corp, &hours).await;
-    }
+    people::hours::tell_anew(&ctx.app, &ctx.corp, &id).await;
     Ok(Versioned {
         status: written.status,
         ..answer(&ctx, written.body).await?

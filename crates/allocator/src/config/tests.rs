@@ -145,6 +145,7 @@ fn what_does_not_go_together_is_refused() {
             "quota.lease_ms",
             "[quota]\nlease_ms = 4000\nlongest_ms = 3999",
         ),
+        ("hours.renew_every_ms", "[hours]\nrenew_every_ms = 30001"),
         ("outbox.backoff_min_ms", "[outbox]\nbackoff_min_ms = 60001"),
         (
             "inbox.stream.first_pause_ms",

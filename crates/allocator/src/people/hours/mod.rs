@@ -169,11 +169,11 @@ pub async fn turn(
 ) -> Result<u64, Error> {
     let now = || now_ms.unwrap_or_else(|| app.now_ms());
     let mark = match app.ledger.hours().mark(&corp.id).await {
-        Ok(mark) => mark,
+        Ok(mark) => Some(mark),
         // Who is on stays on by what is known: deciding goes on without Postgres.
         Err(error) if error.is_passing() && corp.hours.now().is_known() => {
             tracing::warn!(corp = %corp.id, error = %error, "whether hours changed is not known");
-            corp.hours.now().mark.clone()
+            None
         }
         Err(error) => return Err(error.into()),
     };
@@ -182,24 +182,18 @@ pub async fn turn(
         return Err(roster::Error::NotReady.into());
     }
     let mut everybody = corp.hours.now();
-    let known = everybody.mark == mark && !everybody.patched;
-    if known && mark == last.mark && generation == last.generation && now() < last.due_ms {
+    let known = mark.is_none_or(|mark| everybody.mark == mark && !everybody.patched);
+    let seen = everybody.mark == last.mark && generation == last.generation;
+    if known && seen && now() < last.due_ms {
         return Ok(last.due_ms);
     }
     if !known {
         everybody = refresh(app, corp, now()).await?;
     }
     let at_ms = now();
-    send(app, corp, &everybody, None, at_ms, now_ms).await?;
-    let config = &app.config.hours;
-    let changes = everybody
-        .members
-        .values()
-        .filter_map(|hours| everybody.facts(hours).standing(at_ms).until_ms);
-    let due_ms = changes
-        .chain([at_ms + config.renew_every_ms])
-        .min()
-        .unwrap_or(at_ms);
+    let next_ms = send(app, corp, &everybody, None, at_ms, now_ms).await?;
+    let renew_ms = at_ms + app.config.hours.renew_every_ms;
+    let due_ms = next_ms.map_or(renew_ms, |next_ms| next_ms.min(renew_ms));
     *last = Last {
         mark: everybody.mark.clone(),
         generation,
@@ -258,10 +252,23 @@ pub async fn tell(app: &App, corp: &CorpApp, hours: &MemberHours) {
         let (everybody, at_ms) = (corp.hours.now(), app.now_ms());
         send(app, corp, &everybody, Some(&hours.member), at_ms, None).await
     };
-    if let Err(error) = told.await {
+    let told: Result<_, Error> = told.await;
+    if let Err(error) = told {
         tracing::warn!(corp = %corp.id, member = %hours.member, error = %with_causes(&error), "Redis learns of it later");
     }
     corp.hours_changed.notify_one();
+}
+
+/// The same where it must be read first.
+pub async fn tell_anew(app: &App, corp: &CorpApp, member: &MemberId) {
+    let hours = app.ledger.hours();
+    match hours.get(&corp.id, member, app.now_ms()).await {
+        Ok(Some(hours)) => tell(app, corp, &hours).await,
+        Ok(None) => {}
+        Err(error) => {
+            tracing::warn!(corp = %corp.id, member = %member, error = %error, "Redis learns of it later");
+        }
+    }
 }
 
 /// A schedule or calendar was just written: this process knows at once, its loop tells Redis, and the others look within a
@@ -279,10 +286,12 @@ pub async fn told_by(app: &App, corp: &CorpApp, used: &Arc<Everybody>) -> Result
     if Arc::ptr_eq(used, &now) {
         return Ok(());
     }
-    send(app, corp, &now, None, app.now_ms(), None).await
+    send(app, corp, &now, None, app.now_ms(), None)
+        .await
+        .map(drop)
 }
 
-/// Sends what is due of everybody, or of one.
+/// Sends what is due of everybody, or of one; answers when the rules say something else next.
 async fn send(
     app: &App,
     corp: &CorpApp,
@@ -290,13 +299,14 @@ async fn send(
     only: Option<&MemberId>,
     at_ms: u64,
     redis_now_ms: Option<u64>,
-) -> Result<(), Error> {
+) -> Result<Option<u64>, Error> {
     let standings: Vec<_> = everybody
         .members
         .iter()
         .filter(|(member, _)| only.is_none_or(|only| only == *member))
         .map(|(member, hours)| (member.clone(), everybody.facts(hours).standing(at_ms)))
         .collect();
+    let next_ms = standings.iter().filter_map(|(_, one)| one.until_ms).min();
     let ids: Vec<MemberId> = standings.iter().map(|(member, _)| member.clone()).collect();
     let ends = corp.roster.leases_of(&ids).await?;
     let lease_ms = app.config.hours.lease_ms;
@@ -324,7 +334,7 @@ async fn send(
         counter!("paidan_hours_leases_total", "corp" => corp.id.to_string())
             .increment(part.len() as u64);
     }
-    Ok(())
+    Ok(next_ms)
 }
 
 /// A change from on to off or back is in the audit, a renewal is not.
