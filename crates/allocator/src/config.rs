@@ -3,6 +3,7 @@
 //! (`keys`), then against its neighbours ([`Config::load`]). Secrets are `env:NAME` or `file:/path` and never printed.
 
 mod keys;
+mod public;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use std::{
 };
 
 use allocation::CorpId;
+pub use public::{Network, Public};
 use secrecy::SecretString;
 use serde::Deserialize;
 pub use settings::{Error, Errors, SecretRef};
@@ -31,6 +33,7 @@ const POSTGRES_URL: &str = "postgres.url";
 #[serde(deny_unknown_fields)]
 pub struct Config {
     pub http: Http,
+    pub public: Public,
     pub redis: inbox::connect::Config,
     pub postgres: Postgres,
     pub wecom: Wecom,
@@ -326,11 +329,12 @@ impl Config {
     /// commands need some of them only.
     pub fn check_secrets(&self, env: &HashMap<String, String>) -> Vec<Error> {
         let postgres = self.postgres.read_url(env).err();
+        let public = self.public.read_keys(env).err();
         let corps = self
             .corps
             .iter()
             .filter_map(|(id, corp)| corp.read_secret(id, env).err());
-        postgres.into_iter().chain(corps).collect()
+        postgres.into_iter().chain(public).chain(corps).collect()
     }
 
     /// Corps whose ids differ in case only: WeCom has one of them at most, and its customers would be split.
@@ -410,6 +414,7 @@ impl Config {
         }
         errors.extend(self.twins());
         let http = &self.http;
+        errors.extend(self.public.conflicts(http));
         if http.listen == http.admin_listen && http.listen.port() != 0 {
             let problem = format!("must be another address than http.listen, {}", http.listen);
             errors.push(Error::new("http.admin_listen", problem));

@@ -21,6 +21,7 @@ pub mod people;
 pub mod permit;
 pub mod pipeline;
 mod poison;
+pub mod public;
 pub mod reception;
 pub mod record;
 pub mod redis_setup;

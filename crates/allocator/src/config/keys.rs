@@ -5,6 +5,8 @@ use settings::{Keys, Rule};
 use url::Url;
 use wecom::client::api;
 
+use super::public;
+
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 const HOUR_MS: i64 = 60 * 60 * 1000;
 const MINUTE_MS: i64 = 60 * 1000;
@@ -24,6 +26,25 @@ pub(super) const KEYS: Keys = &[
     (
         "http.shutdown_ms",
         Rule::whole(0, 30_000).because("who stops programs kills them after 30 s"),
+    ),
+    ("public.listen", Rule::listen()),
+    (
+        "public.base_url",
+        Rule::text("http://host[:port] or https://host[:port], without a path", |text| {
+            is_web(text).is_some_and(|url| {
+                url.path() == "/" && url.query().is_none() && url.fragment().is_none()
+            })
+        })
+        .because("the pages are at /c/ of it"),
+    ),
+    ("public.cookie_key", Rule::secret()),
+    ("public.per_minute", Rule::whole(1, 1_000_000)),
+    ("public.burst", Rule::whole(1, 100_000)),
+    (
+        "public.trusted_proxies",
+        Rule::texts("an address, such as 10.0.0.1, or a network, such as 10.0.0.0/8", |text| {
+            text.parse::<public::Network>().is_ok()
+        }),
     ),
     (
         "redis.mode",

@@ -16,6 +16,7 @@ fn env() -> HashMap<String, String> {
     let env = [
         ("THERE", "redis://:hush@10.0.0.1:6379"),
         ("SECRET", "hush"),
+        ("KEY", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="),
         ("PAIDAN_POSTGRES_URL", "postgres://u:hush@10.0.0.1/d"),
     ];
     env.map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -71,7 +72,7 @@ fn refuses(key: &str, value: &str) {
     assert_eq!(error.key, key.replace('\'', "\""), "{text}: {error}");
     assert!(error.problem.starts_with("must be "), "{text}: {error}");
     assert!(!error.problem.contains("hush"), "{text}: {error}");
-    let secret = ["redis.url", "postgres.url", "password", "secret"]
+    let secret = ["redis.url", "postgres.url", "password", "secret", "_key"]
         .iter()
         .any(|word| key.ends_with(word));
     assert!(
@@ -142,6 +143,21 @@ fn what_does_not_go_together_is_refused() {
             "[http]\nadmin_listen = '127.0.0.1:8080'",
         ),
         (
+            "public.cookie_key",
+            "[public]\nlisten = '127.0.0.1:1'\nbase_url = 'https://h'",
+        ),
+        (
+            "public.base_url",
+            "[public]\nlisten = '127.0.0.1:1'\ncookie_key = 'env:KEY'",
+        ),
+        (
+            "public.listen",
+            "[public]\nlisten = '127.0.0.1:8081'\nbase_url = 'https://h'\ncookie_key = 'env:KEY'",
+        ),
+        ("public.cookie_key", "public.cookie_key = 'env:NOWHERE'"),
+        // Not 32 bytes of base64.
+        ("public.cookie_key", "public.cookie_key = 'env:SECRET'"),
+        (
             "quota.lease_ms",
             "[quota]\nlease_ms = 4000\nlongest_ms = 3999",
         ),
@@ -206,7 +222,7 @@ fn an_unknown_key_is_named_with_its_neighbours() {
         ),
         (
             "[outboxes]\nworkers = 1",
-            "outboxes: unknown key: the keys at the top are http, redis, ",
+            "outboxes: unknown key: the keys at the top are http, public, ",
         ),
         (
             "outbox = 3",
