@@ -41,7 +41,7 @@ impl Purpose<'_> {
         match self {
             Self::Cookie => 30 * 24 * 60 * 60,
             Self::Bounce(_) => 60,
-            Self::Person(_) => 15 * 60,
+            Self::Person(_) => 60 * 60,
         }
     }
 }

@@ -1,0 +1,270 @@
+//! What a visitor sees of each state his visit can be in, and what the page's script is told of it.
+
+use axum::http::StatusCode;
+use rand::RngExt;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::{
+    desk::{Place, Visited},
+    html::{Answer, Code, Page, Watch},
+    text::{Language, filled},
+};
+
+/// Whoever waits asks again in between these, seconds: the longer he has waited, the less often.
+const SOONEST_S: u64 = 3;
+const LATEST_S: u64 = 30;
+/// When the stores are away.
+const AWAY_S: std::ops::RangeInclusive<u64> = 5..=12;
+/// Whether the member was added is asked this often, seconds.
+const ADDED_S: u64 = 5;
+const MINUTE_MS: u64 = 60_000;
+const DAY_MINUTES: i64 = 24 * 60;
+
+/// What the script compares: state and whom or what it is about.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Status {
+    /// `held`, `waiting`, `met`, `closed`, `away`, `unknown`.
+    pub(super) state: &'static str,
+    /// Another one: the page is another one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) seen: String,
+    /// Ask again after so many seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refresh_s: Option<u64>,
+}
+
+impl Status {
+    pub(super) fn of(state: &'static str) -> Self {
+        Self {
+            state,
+            seen: String::new(),
+            refresh_s: None,
+        }
+    }
+
+    pub(super) fn away() -> Self {
+        Self {
+            refresh_s: Some(away_s()),
+            ..Self::of("away")
+        }
+    }
+
+    pub(super) fn visited(visited: &Visited, now_ms: u64) -> Self {
+        let (state, refresh_s) = match visited {
+            Visited::Held { way: None, .. } => ("held", Some(SOONEST_S)),
+            Visited::Held { .. } => ("held", Some(ADDED_S)),
+            Visited::Waiting { allocation, .. } => ("waiting", Some(pause_s(allocation.0, now_ms))),
+            Visited::Met { .. } => ("met", None),
+            Visited::NoPool => return Self::away(),
+            Visited::Off => ("closed", None),
+        };
+        Self {
+            state,
+            seen: seen(state, visited),
+            refresh_s,
+        }
+    }
+}
+
+/// Says whether something changed, and nothing else: ids stay inside.
+fn seen(state: &str, visited: &Visited) -> String {
+    let about = match visited {
+        Visited::Held {
+            allocation,
+            member,
+            way,
+            until_ms,
+        } => format!("{allocation} {member} {way:?} {until_ms}"),
+        Visited::Waiting {
+            allocation,
+            until_ms,
+        } => format!("{allocation} {until_ms}"),
+        Visited::Met { allocation, .. } => allocation.to_string(),
+        Visited::NoPool | Visited::Off => String::new(),
+    };
+    let digest = Sha256::digest(format!("{state} {about}"));
+    hex::encode(digest).chars().take(16).collect()
+}
+
+/// Allocations carry the time at which they began.
+fn pause_s(allocation: uuid::Uuid, now_ms: u64) -> u64 {
+    let begun_s = allocation.get_timestamp().map(|begun| begun.to_unix().0);
+    let waited_s = (now_ms / 1_000).saturating_sub(begun_s.unwrap_or(now_ms / 1_000));
+    let pause = (waited_s / 4).clamp(SOONEST_S, LATEST_S);
+    pause + rand::rng().random_range(0..=pause / 3)
+}
+
+fn away_s() -> u64 {
+    rand::rng().random_range(AWAY_S)
+}
+
+/// Where a page leads: its own address, its status', and its own in the other language.
+#[derive(Debug, Clone)]
+pub(super) struct Links {
+    pub(super) page: String,
+    pub(super) status: String,
+    pub(super) other: String,
+}
+
+pub(super) struct View<'a> {
+    pub(super) language: Language,
+    pub(super) place: &'a Place,
+    pub(super) links: Links,
+    pub(super) now_ms: u64,
+}
+
+impl View<'_> {
+    /// A page of this channel.
+    pub(super) fn page(&self, heading: impl Into<String>) -> Page {
+        let mut page = Page::new(self.language, heading);
+        if !self.place.title.is_empty() {
+            page.title = self.place.title.clone();
+        }
+        page.next = self.links.page.clone();
+        page.other = self.links.other.clone();
+        page
+    }
+
+    /// `name` is how the member is called whom the visit is about, if it is about one.
+    pub(super) fn visited(&self, visited: &Visited, name: &str) -> Answer {
+        let texts = self.language.texts();
+        let fill = |text: &str| filled(text, &[("name", &name)]);
+        let status = Status::visited(visited, self.now_ms);
+        match visited {
+            Visited::Held { way, until_ms, .. } => {
+                let time = clock_time(*until_ms, self.place.utc_offset_minutes);
+                let minutes = until_ms
+                    .saturating_sub(self.now_ms)
+                    .div_ceil(MINUTE_MS)
+                    .max(1);
+                let kept = |text: &str| {
+                    filled(
+                        text,
+                        &[("name", &name), ("time", &time), ("minutes", &minutes)],
+                    )
+                };
+                let over = (texts.held_over, texts.held_again);
+                let watch = self.watch(*until_ms, status, over);
+                let page = match way {
+                    Some(way) => Page {
+                        code: Some(Code {
+                            source: format!("/w/{way}.png"),
+                            alt: fill(texts.qr),
+                        }),
+                        ..self.page(fill(texts.held))
+                    }
+                    .line(texts.held_how)
+                    .line(kept(texts.held_until)),
+                    None => {
+                        let mut page = self.page(texts.drawing).line(kept(texts.drawing_text));
+                        page.refresh = self.before(*until_ms, watch.pause_s);
+                        page
+                    }
+                };
+                Answer::new(
+                    StatusCode::OK,
+                    Page {
+                        watch: Some(watch),
+                        ..page
+                    },
+                )
+            }
+            Visited::Waiting { until_ms, .. } => {
+                let over = (texts.waiting_over, texts.waiting_again);
+                let watch = self.watch(*until_ms, status, over);
+                let page = self.page(texts.waiting).line(texts.waiting_text);
+                let refresh = self.before(*until_ms, watch.pause_s);
+                Answer::new(
+                    StatusCode::OK,
+                    Page {
+                        refresh,
+                        watch: Some(watch),
+                        ..page
+                    },
+                )
+            }
+            Visited::Met { .. } => Answer::new(
+                StatusCode::OK,
+                Page {
+                    done: true,
+                    ..self.page(fill(texts.met)).line(fill(texts.met_text))
+                },
+            ),
+            Visited::NoPool => self.away(),
+            Visited::Off => self.closed(),
+        }
+    }
+
+    pub(super) fn away(&self) -> Answer {
+        let texts = self.language.texts();
+        let page = self.page(texts.away).line(texts.away_text);
+        Answer::new(StatusCode::SERVICE_UNAVAILABLE, page).again_in(away_s())
+    }
+
+    pub(super) fn closed(&self) -> Answer {
+        let texts = self.language.texts();
+        let page = self.page(texts.closed).line(texts.closed_text);
+        Answer::new(StatusCode::GONE, page)
+    }
+
+    /// A page that nobody looks at any more must not ask for a place again and again: it comes back by itself only before
+    /// the end of what it has.
+    fn before(&self, until_ms: u64, pause_s: u64) -> Option<u64> {
+        (self.now_ms + pause_s * 1_000 < until_ms).then_some(pause_s)
+    }
+
+    fn watch(
+        &self,
+        until_ms: u64,
+        status: Status,
+        (over, again): (&'static str, &'static str),
+    ) -> Watch {
+        Watch {
+            status: self.links.status.clone(),
+            seen: status.seen,
+            left_s: until_ms.saturating_sub(self.now_ms) / 1_000,
+            pause_s: status.refresh_s.unwrap_or(LATEST_S),
+            over,
+            again,
+        }
+    }
+}
+
+/// The time of day there, as 14:05.
+fn clock_time(at_ms: u64, utc_offset_minutes: i32) -> String {
+    let minutes = i64::try_from(at_ms / MINUTE_MS).unwrap_or_default();
+    let minutes = (minutes + i64::from(utc_offset_minutes)).rem_euclid(DAY_MINUTES);
+    format!("{:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_day_is_the_corps() {
+        let noon = 1_799_928_000_000; // 2027-01-14 12:00 UTC
+        assert_eq!(clock_time(noon, 0), "12:00");
+        assert_eq!(clock_time(noon, 480), "20:00");
+        assert_eq!(clock_time(noon, 840), "02:00");
+        assert_eq!(clock_time(noon, -720), "00:00");
+        assert_eq!(clock_time(noon - 1, -720), "23:59");
+    }
+
+    #[test]
+    fn who_waits_longer_asks_less_often() {
+        let begun_s = 1_800_000_000;
+        let begun = uuid::Timestamp::from_unix(uuid::NoContext, begun_s, 0);
+        let allocation = uuid::Uuid::new_v7(begun);
+        for (waited_s, least, most) in [(0, 3, 4), (20, 5, 6), (60, 15, 20), (3_600, 30, 40)] {
+            for _ in 0..20 {
+                let pause = pause_s(allocation, (begun_s + waited_s) * 1_000);
+                assert!((least..=most).contains(&pause), "{waited_s}: {pause}");
+            }
+        }
+        // No time in it.
+        let pause = pause_s(uuid::Uuid::nil(), begun_s * 1_000);
+        assert!((3..=4).contains(&pause), "{pause}");
+    }
+}
