@@ -9,6 +9,7 @@ use wecom_sim::{Sim, SimHandle};
 /// Keys of the callback: any will do.
 pub const TOKEN: &str = "e2eTok3n";
 pub const AES_KEY: &str = "BbrSK29CZTux1KMoBFeJDPYhgFy5pbnAnknyD7PmcAk";
+pub(crate) const COOKIE_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 pub(crate) const AGENT: u32 = 1_000_002;
 pub(crate) const SECRET: &str = "e2e-app-secret";
 
@@ -96,6 +97,7 @@ impl Options {
         let text = format!(
             "[redis]\nurl = \"{redis_url}\"\n[postgres]\nurl = \"env:PAIDAN_POSTGRES_URL\"\n[wecom]\nbase_url = \"{}\"\n\
              egress = \"{corp}\"\n[roster]\nsync_every_ms = 100\nwake_every_ms = 500\n[inbox]\nblock_ms = 200\n\
+             [public]\nlisten = \"127.0.0.1:0\"\nbase_url = \"http://127.0.0.1\"\ncookie_key = \"env:COOKIE_KEY\"\n\
              [corps.{corp}]\nagent_id = {AGENT}\nsecret = \"env:APP_SECRET\"\ndefault_pool = \"sales\"\n",
             sim.base_url(),
         );

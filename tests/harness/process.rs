@@ -24,6 +24,8 @@ pub struct Allocator {
     pub api: SocketAddr,
     /// `/livez`, `/readyz`, `/metrics`.
     pub admin: SocketAddr,
+    /// Visitors' pages.
+    pub public: SocketAddr,
     stop: CancellationToken,
     /// Taken when it ends.
     running: Option<(Runtime, JoinHandle<Result<(), Error>>)>,
@@ -37,16 +39,20 @@ impl Allocator {
             .enable_all()
             .build()
             .expect("a runtime");
+        let listeners = [free(), free(), free()];
+        let [api, admin, public] = listeners.each_ref().map(addr);
+        let [api_listener, admin_listener, public_listener] = listeners;
         let listeners = Listeners {
-            api: free(),
-            admin: free(),
+            api: api_listener,
+            admin: admin_listener,
+            public: Some(public_listener),
         };
-        let (api, admin) = (addr(&listeners.api), addr(&listeners.admin));
         let stop = CancellationToken::new();
         let task = runtime.spawn(allocator::run::run(config, env, listeners, stop.clone()));
         Self {
             api,
             admin,
+            public,
             stop,
             running: Some((runtime, task)),
         }

@@ -12,7 +12,7 @@ use wecom_sim::SimHandle;
 
 use crate::{
     Allocator,
-    options::{AES_KEY, Options, SECRET, TOKEN, free},
+    options::{AES_KEY, COOKIE_KEY, Options, SECRET, TOKEN, free},
 };
 
 struct Gateway {
@@ -87,6 +87,7 @@ impl World {
             ("APP_SECRET".to_owned(), SECRET.to_owned()),
             ("CALLBACK_TOKEN".to_owned(), TOKEN.to_owned()),
             ("CALLBACK_KEY".to_owned(), AES_KEY.to_owned()),
+            ("COOKIE_KEY".to_owned(), COOKIE_KEY.to_owned()),
         ]);
         let config = options.allocator_config(&corp, &sim, &env, &redis_url);
         let app = App::connect(config.clone(), &env, clock::system())

@@ -16,7 +16,9 @@ use crate::{
     app::{self, App},
     clock::{self, Clock},
     config::Config,
-    people, pipeline, redis_setup,
+    people, pipeline,
+    public::{self, Site, app_desk::AppDesk, identity::Keys},
+    redis_setup,
 };
 
 /// Why the program ended early.
@@ -44,6 +46,8 @@ pub enum Error {
 pub struct Listeners {
     pub api: TcpListener,
     pub admin: TcpListener,
+    /// Visitors' pages, if there are any.
+    pub public: Option<TcpListener>,
 }
 
 impl Listeners {
@@ -51,13 +55,18 @@ impl Listeners {
     pub fn bind(config: &Config) -> std::io::Result<Self> {
         let open = |key: &str, address: SocketAddr| {
             let named = |error: std::io::Error| {
-                std::io::Error::new(error.kind(), format!("http.{key} = {address}: {error}"))
+                std::io::Error::new(error.kind(), format!("{key} = {address}: {error}"))
             };
             TcpListener::bind(address).map_err(named)
         };
         Ok(Self {
-            api: open("listen", config.http.listen)?,
-            admin: open("admin_listen", config.http.admin_listen)?,
+            api: open("http.listen", config.http.listen)?,
+            admin: open("http.admin_listen", config.http.admin_listen)?,
+            public: config
+                .public
+                .listen
+                .map(|address| open("public.listen", address))
+                .transpose()?,
         })
     }
 }
@@ -81,6 +90,7 @@ pub async fn run_with(
     clock: Clock,
 ) -> Result<(), Error> {
     let metrics = recorder()?;
+    let keys = config.public.read_keys(&env).map_err(app::Error::from)?;
     let app = App::connect(config, &env, clock).await?;
     let status = app.ledger.migration_status().await?;
     if status.pending > 0 {
@@ -96,7 +106,8 @@ pub async fn run_with(
     tokio::spawn(redis_setup::warn(Arc::clone(&app), stop.clone()));
     let loops = pipeline::start(&app, &stop);
     let limit = Duration::from_millis(app.config.http.shutdown_ms);
-    let mut serving = pin!(serve(&app, listeners, metrics, &stop));
+    let site = keys.map(|keys| site(&app, keys));
+    let mut serving = pin!(serve(&app, listeners, site, metrics, &stop));
     let early = tokio::select! {
         served = &mut serving => Some(served),
         () = stop.cancelled() => None,
@@ -125,9 +136,16 @@ pub async fn run_with(
         })
 }
 
+/// The pages of this program.
+fn site(app: &Arc<App>, keys: Keys) -> Site {
+    let desk = Arc::new(AppDesk::new(Arc::clone(app)));
+    Site::new(&app.config.public, keys, desk, Arc::clone(&app.clock))
+}
+
 async fn serve(
     app: &Arc<App>,
     listeners: Listeners,
+    site: Option<Site>,
     metrics: PrometheusHandle,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
@@ -142,8 +160,17 @@ async fn serve(
         api::admin_router(Arc::clone(app), metrics),
     )
     .with_graceful_shutdown(stop.clone().cancelled_owned());
+    let pages = async {
+        let (Some(listener), Some(site)) = (listeners.public, site) else {
+            return Ok(());
+        };
+        let service = public::router(site).into_make_service_with_connect_info::<SocketAddr>();
+        axum::serve(listen(listener)?, service)
+            .with_graceful_shutdown(stop.clone().cancelled_owned())
+            .await
+    };
     tracing::info!(instance = %app.instance, corps = app.corps.len(), "serving");
-    tokio::try_join!(api.into_future(), admin.into_future())?;
+    tokio::try_join!(api.into_future(), admin.into_future(), pages)?;
     Ok(())
 }
 

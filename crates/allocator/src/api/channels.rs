@@ -135,6 +135,15 @@ impl From<Channel> for ChannelView {
     }
 }
 
+impl ChannelView {
+    /// With the whole address of its page, where pages are served.
+    fn at(mut self, ctx: &Ctx) -> Self {
+        let path = self.public_url.take();
+        self.public_url = path.map(|path| ctx.app.config.public.url(&path));
+        self
+    }
+}
+
 list_query! {
     /// Channels have no filters.
     ChannelQuery {}
@@ -154,11 +163,9 @@ async fn list(
         .channels()
         .list(ctx.id(), &page.request()?)
         .await?;
-    Ok(axum::Json(List::of(
-        channels,
-        page.limit()?,
-        ChannelView::from,
-    )))
+    Ok(axum::Json(List::of(channels, page.limit()?, |channel| {
+        ChannelView::from(channel).at(&ctx)
+    })))
 }
 
 /// One channel. Its `ETag` goes into `If-Match` of a change.
@@ -170,7 +177,8 @@ async fn get(
 ) -> Result<Versioned<ChannelView>, Problem> {
     let channel = ctx.app.ledger.channels().get(ctx.id(), &path.id()?).await?;
     let channel = channel.ok_or_else(|| Problem::not_found("channel"))?;
-    Ok(Versioned::ok(channel.version, channel.into()))
+    let version = channel.version;
+    Ok(Versioned::ok(version, ChannelView::from(channel).at(&ctx)))
 }
 
 /// Makes or changes a channel. `If-Match` with its ETag guards against overwriting somebody else's change,
@@ -195,7 +203,7 @@ async fn put(
         .channels()
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
         .await?;
-    let answer = etag::put(put, version, |refused| match refused {
+    let mut answer = etag::put(put, version, |refused| match refused {
         ChannelRefused::NoPool => Problem::field(
             "/pool",
             "unknown_pool",
@@ -207,6 +215,8 @@ async fn put(
                 .with_current(json!({"state": state, "channel": channel}))
         }
     })?;
+    let view: ChannelView = answer.body;
+    answer.body = view.at(&ctx);
     refresh(&ctx).await;
     Ok(answer)
 }

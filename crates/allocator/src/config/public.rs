@@ -53,6 +53,12 @@ impl Public {
             .is_some_and(|url| url.starts_with("https:"))
     }
 
+    /// The address of a page; only its path where the pages are not served.
+    pub fn url(&self, path: &str) -> String {
+        let base = self.base_url.as_deref().filter(|_| self.listen.is_some());
+        format!("{}{path}", base.unwrap_or_default().trim_end_matches('/'))
+    }
+
     /// What is missing for pages, and who has their address already.
     pub(super) fn conflicts(&self, http: &Http) -> Vec<Error> {
         let mut errors = Vec::new();

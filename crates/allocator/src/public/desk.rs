@@ -71,5 +71,5 @@ pub trait Desk: Send + Sync {
     /// How the member is called.
     fn name(&self, place: &Place, member: &MemberId) -> String;
 
-    fn picture(&self, way: &str) -> Option<Arc<Picture>>;
+    fn picture<'a>(&'a self, way: &'a str) -> BoxFuture<'a, Result<Option<Arc<Picture>>, Away>>;
 }

@@ -11,6 +11,7 @@
 //! took. The script only asks in between whether that is worth while, and stops when what the visitor has is over, so that
 //! a page which nobody looks at keeps nobody's time. [`visitor`] says who is a visitor.
 
+pub mod app_desk;
 mod client;
 pub mod desk;
 mod html;

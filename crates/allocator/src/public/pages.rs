@@ -238,11 +238,13 @@ pub(super) async fn picture(
     file: Code,
 ) -> Response {
     let file = file.map(|Path(file)| file).unwrap_or_default();
-    let picture = file
-        .strip_suffix(".png")
-        .and_then(|way| site.desk.picture(way));
-    let Some(picture) = picture else {
+    let Some(way) = file.strip_suffix(".png") else {
         return render::unknown(&asked);
+    };
+    let picture = match within(site.patience, site.desk.picture(way)).await {
+        Ok(Some(picture)) => picture,
+        Ok(None) => return render::unknown(&asked),
+        Err(Away) => return render::away(&asked),
     };
     let tag = format!("\"{}\"", picture.etag);
     let known = headers

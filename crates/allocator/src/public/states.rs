@@ -18,6 +18,8 @@ const LATEST_S: u64 = 30;
 const AWAY_S: std::ops::RangeInclusive<u64> = 5..=12;
 /// Whether the member was added is asked this often, seconds.
 const ADDED_S: u64 = 5;
+/// So long a page waits before it asks whether anybody is there, seconds.
+const WAITS_S: u64 = 30 * 60;
 const MINUTE_MS: u64 = 60_000;
 const DAY_MINUTES: i64 = 24 * 60;
 
@@ -54,7 +56,15 @@ impl Status {
         let (state, refresh_s) = match visited {
             Visited::Held { way: None, .. } => ("held", Some(SOONEST_S)),
             Visited::Held { .. } => ("held", Some(ADDED_S)),
-            Visited::Waiting { allocation, .. } => ("waiting", Some(pause_s(allocation.0, now_ms))),
+            Visited::Waiting {
+                allocation,
+                until_ms,
+            } => {
+                // Twice before his place in line is somebody else's, or it would be.
+                let left_s = until_ms.saturating_sub(now_ms) / 1_000;
+                let pause = pause_s(allocation.0, now_ms).min(left_s / 2);
+                ("waiting", Some(pause.max(1)))
+            }
             Visited::Met { .. } => ("met", None),
             Visited::NoPool => return Self::away(),
             Visited::Off => ("closed", None),
@@ -76,11 +86,10 @@ fn seen(state: &str, visited: &Visited) -> String {
             way,
             until_ms,
         } => format!("{allocation} {member} {way:?} {until_ms}"),
-        Visited::Waiting {
-            allocation,
-            until_ms,
-        } => format!("{allocation} {until_ms}"),
-        Visited::Met { allocation, .. } => allocation.to_string(),
+        // That his place in line lasts longer now is no change.
+        Visited::Waiting { allocation, .. } | Visited::Met { allocation, .. } => {
+            allocation.to_string()
+        }
         Visited::NoPool | Visited::Off => String::new(),
     };
     let digest = Sha256::digest(format!("{state} {about}"));
@@ -145,7 +154,8 @@ impl View<'_> {
                     )
                 };
                 let over = (texts.held_over, texts.held_again);
-                let watch = self.watch(*until_ms, status, over);
+                let left_s = until_ms.saturating_sub(self.now_ms) / 1_000;
+                let watch = self.watch(left_s, status, over);
                 let page = match way {
                     Some(way) => Page {
                         code: Some(Code {
@@ -158,7 +168,8 @@ impl View<'_> {
                     .line(kept(texts.held_until)),
                     None => {
                         let mut page = self.page(texts.drawing).line(kept(texts.drawing_text));
-                        page.refresh = self.before(*until_ms, watch.pause_s);
+                        // A page that nobody looks at any more must not ask for another member.
+                        page.refresh = (left_s > watch.pause_s).then_some(watch.pause_s);
                         page
                     }
                 };
@@ -170,19 +181,15 @@ impl View<'_> {
                     },
                 )
             }
-            Visited::Waiting { until_ms, .. } => {
+            Visited::Waiting { .. } => {
                 let over = (texts.waiting_over, texts.waiting_again);
-                let watch = self.watch(*until_ms, status, over);
-                let page = self.page(texts.waiting).line(texts.waiting_text);
-                let refresh = self.before(*until_ms, watch.pause_s);
-                Answer::new(
-                    StatusCode::OK,
-                    Page {
-                        refresh,
-                        watch: Some(watch),
-                        ..page
-                    },
-                )
+                let watch = self.watch(WAITS_S, status, over);
+                let page = Page {
+                    refresh: Some(watch.pause_s),
+                    watch: Some(watch),
+                    ..self.page(texts.waiting).line(texts.waiting_text)
+                };
+                Answer::new(StatusCode::OK, page)
             }
             Visited::Met { .. } => Answer::new(
                 StatusCode::OK,
@@ -208,22 +215,16 @@ impl View<'_> {
         Answer::new(StatusCode::GONE, page)
     }
 
-    /// A page that nobody looks at any more must not ask for a place again and again: it comes back by itself only before
-    /// the end of what it has.
-    fn before(&self, until_ms: u64, pause_s: u64) -> Option<u64> {
-        (self.now_ms + pause_s * 1_000 < until_ms).then_some(pause_s)
-    }
-
     fn watch(
         &self,
-        until_ms: u64,
+        left_s: u64,
         status: Status,
         (over, again): (&'static str, &'static str),
     ) -> Watch {
         Watch {
             status: self.links.status.clone(),
             seen: status.seen,
-            left_s: until_ms.saturating_sub(self.now_ms) / 1_000,
+            left_s,
             pause_s: status.refresh_s.unwrap_or(LATEST_S),
             over,
             again,

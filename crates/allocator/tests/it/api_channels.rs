@@ -182,6 +182,29 @@ async fn a_public_page_keeps_its_code() {
 }
 
 #[tokio::test]
+async fn a_public_page_is_where_it_is_served() {
+    let public = "[public]\nlisten = '127.0.0.1:0'\nbase_url = 'https://go.example.com/'\ncookie_key = 'env:KEY'";
+    let options = Options {
+        config: public.to_owned(),
+        ..Options::default()
+    };
+    let world = World::with(1, options).await;
+    let console = world.operator().await;
+    world.pool(&console, "p1", &[("mA", 1.0)]).await;
+    let visits = json!({"slots_per_member": 5, "hold_seconds": 600});
+    let channel = json!({"name": "x", "pool": "p1", "visits": visits});
+    let put = console.put("/channels/c1", channel).await.ok();
+    let code = put["public_code"].as_str().unwrap();
+    assert_eq!(
+        put["public_url"],
+        format!("https://go.example.com/c/{code}")
+    );
+    assert_eq!(console.get("/channels/c1").await.ok(), put);
+    let list = console.get("/channels").await.ok();
+    assert_eq!(list["data"][0]["public_url"], put["public_url"]);
+}
+
+#[tokio::test]
 async fn a_public_page_has_sane_fields() {
     let world = World::new().await;
     let console = world.operator().await;

@@ -34,6 +34,7 @@ mod outbox_transfer;
 mod people;
 mod permit;
 mod poison;
+mod public_desk;
 mod public_http;
 mod public_pages;
 mod public_stage;

@@ -80,6 +80,9 @@ async fn a_picture_is_kept_for_ever_and_known_by_its_tag() {
         let answer = stage.get(path, &[("if-none-match", other)]).await;
         assert_eq!(answer.status, StatusCode::OK, "{other}");
     }
+    let answer = stage.get("/w/pv.away.png", &[]).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.header("cache-control"), "no-store");
     // What could run is handed out, not shown.
     for (kind, sent) in [
         ("image/jpeg", "image/jpeg"),

@@ -15,7 +15,7 @@ struct Row {
     en: &'static str,
 }
 
-fn rows() -> [Row; 8] {
+fn rows() -> [Row; 7] {
     let row = |answer, status, zh, en| Row {
         answer,
         status,
@@ -40,13 +40,6 @@ fn rows() -> [Row; 8] {
         ),
         row(Ok(Visited::Off), 410, "已关闭", "This page is closed"),
         row(Err(Away), 503, "自动重试", "tries again by itself"),
-        // Of a waiting visitor whose time is nearly over.
-        row(
-            Ok(waiting(0, 1_000)),
-            200,
-            "您还在等吗",
-            "Are you still here",
-        ),
     ]
 }
 
@@ -149,44 +142,59 @@ async fn names_and_titles_are_text() {
 }
 
 #[tokio::test]
-async fn who_waits_comes_again_less_and_less_often_and_not_for_ever() {
+async fn who_waits_comes_again_less_and_less_often() {
     let stage = Stage::new().await;
     let browser = stage.browser(CODE).await;
-    let mut refresh = Vec::new();
-    for (waited, left) in [
-        (0, 600_000),
-        (60_000, 600_000),
-        (3_000_000, 600_000),
-        (0, 1_000),
-    ] {
-        stage.answer(Ok(waiting(waited, left)));
+    let refresh = async |answer: Visited| {
+        stage.answer(Ok(answer));
         let page = stage
             .get(&format!("/c/{CODE}"), &[("cookie", &browser)])
             .await;
         let html = page.html();
-        let content = html
-            .attributes
-            .iter()
-            .find(|(element, key, _)| element == "meta" && key == "http-equiv")
-            .map(|_| html.all("meta", "content"));
-        let seconds = content.map(|content| {
-            let line = content.iter().find(|line| line.contains("url=")).unwrap();
-            let (seconds, to) = line.split_once("; url=").unwrap();
-            assert_eq!(to, format!("/c/{CODE}"));
-            seconds.parse::<u64>().unwrap()
-        });
-        refresh.push(seconds);
+        let lines = html.all("meta", "content");
+        let line = lines.iter().find(|line| line.contains("url="))?;
         // Where there are scripts, the script looks.
-        assert_eq!(
-            page.body.contains("<noscript><meta http-equiv"),
-            seconds.is_some()
-        );
+        assert!(page.body.contains("<noscript><meta http-equiv"));
         assert!(page.body.contains("<script nonce="));
-    }
-    let [Some(first), Some(later), Some(late), None] = refresh[..] else {
-        panic!("{refresh:?}")
+        let (seconds, to) = line.split_once("; url=").unwrap();
+        assert_eq!(to, format!("/c/{CODE}"));
+        assert_eq!(html.of("main", "data-pause"), Some(seconds));
+        Some(seconds.parse::<u64>().unwrap())
     };
-    assert!(first < later && later < late && late <= 40, "{refresh:?}");
+    let first = refresh(waiting(0, 600_000)).await.unwrap();
+    let later = refresh(waiting(60_000, 600_000)).await.unwrap();
+    let late = refresh(waiting(3_000_000, 600_000)).await.unwrap();
+    assert!(first < later && later < late && late <= 40);
+    // Before his place in line is given up.
+    let short = refresh(waiting(3_000_000, 20_000)).await.unwrap();
+    assert!(short <= 10, "{short}");
+    // A picture is waited for only as long as its member is held.
+    assert!(refresh(drawing()).await.is_some());
+    stage.clock.advance(598_000);
+    assert_eq!(refresh(drawing()).await, None);
+}
+
+#[tokio::test]
+async fn a_place_in_line_that_lasts_longer_is_no_other_one() {
+    let stage = Stage::new().await;
+    let browser = stage.browser(CODE).await;
+    let mut seen = Vec::new();
+    let first = waiting(0, 300_000);
+    let Visited::Waiting { allocation, .. } = first else {
+        panic!("{first:?}")
+    };
+    let longer = Visited::Waiting {
+        allocation,
+        until_ms: NOW + 600_000,
+    };
+    for answer in [first, longer, waiting(0, 600_000)] {
+        stage.answer(Ok(answer));
+        let status = format!("/c/{CODE}/status");
+        let told = stage.get(&status, &[("cookie", &browser)]).await;
+        let told: Value = serde_json::from_str(&told.body).unwrap();
+        seen.push(told["seen"].clone());
+    }
+    assert!(seen[0] == seen[1] && seen[1] != seen[2], "{seen:?}");
 }
 
 #[tokio::test]

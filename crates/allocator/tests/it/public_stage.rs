@@ -102,9 +102,15 @@ impl Desk for Someone {
         self.name.lock().unwrap().clone()
     }
 
-    fn picture(&self, way: &str) -> Option<Arc<Picture>> {
-        let picture = self.picture.lock().unwrap().clone();
-        picture.filter(|_| way == "pv.abcdefgh2345").map(Arc::new)
+    fn picture<'a>(&'a self, way: &'a str) -> BoxFuture<'a, Result<Option<Arc<Picture>>, Away>> {
+        Box::pin(async move {
+            let picture = self.picture.lock().unwrap().clone();
+            match way {
+                "pv.abcdefgh2345" => Ok(picture.map(Arc::new)),
+                "pv.away" => Err(Away),
+                _ => Ok(None),
+            }
+        })
     }
 }
 
