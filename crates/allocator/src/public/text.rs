@@ -25,7 +25,7 @@ texts! {
     held_how: "长按二维码，在微信中识别并添加。", "Press and hold the code, then let WeChat scan it.";
     held_until: "为您保留到 {time}（约 {minutes} 分钟），刷新页面仍是同一位顾问。",
         "Kept for you until {time} (about {minutes} min). Refreshing keeps the same person.";
-    held_over: "保留时间已过。", "It is no longer kept for you.";
+    held_over: "保留时间已过", "The time is over";
     held_again: "重新获取", "Get a contact again";
     qr: "{name} 的微信二维码", "WeChat QR code of {name}";
     drawing: "二维码正在准备", "The QR code is being prepared";
