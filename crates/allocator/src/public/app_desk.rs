@@ -13,7 +13,10 @@ use crate::{
     app::{App, CorpApp},
     faults::with_causes,
     people,
-    reception::visits::{self, Hold, Visitor, VisitorKind},
+    reception::{
+        slots,
+        visits::{self, Hold, Visitor, VisitorKind},
+    },
 };
 
 /// A code that no channel has is looked up in Postgres this often, however many are tried.
@@ -111,8 +114,17 @@ impl Desk for AppDesk {
             .map_or_else(|Away| member.to_string(), |corp| corp.names.userid(member))
     }
 
-    fn picture<'a>(&'a self, _way: &'a str) -> BoxFuture<'a, Result<Option<Arc<Picture>>, Away>> {
-        Box::pin(std::future::ready(Ok(None)))
+    fn picture<'a>(&'a self, way: &'a str) -> BoxFuture<'a, Result<Option<Arc<Picture>>, Away>> {
+        Box::pin(async move {
+            let mut corps = self.app.corps.values();
+            let Some(corp) = corps.find(|corp| corp.ways.owner(way).is_some()) else {
+                return Ok(None);
+            };
+            slots::picture_of(&self.app, corp, way).await.map_err(|error| {
+                tracing::warn!(corp = %corp.id, way, error = %with_causes(&error), "a picture cannot be read");
+                Away
+            })
+        })
     }
 }
 
@@ -137,7 +149,12 @@ fn shown(corp: &CorpApp, place: &Place, visited: visits::Visited) -> Visited {
     }
 }
 
-/// The picture that leads to the member: his slot's, else his plain one.
-fn way(_corp: &CorpApp, _place: &Place, hold: &Hold) -> Option<String> {
-    hold.slot.as_ref().map(ToString::to_string)
+/// The picture that leads to the member: his slot's, else his plain one. A way that another process made a moment ago is
+/// not known here yet.
+fn way(corp: &CorpApp, place: &Place, hold: &Hold) -> Option<String> {
+    let way = match &hold.slot {
+        Some(slot) => slot.to_string(),
+        None => corp.ways.plain(&place.channel, &hold.member)?,
+    };
+    corp.ways.owner(&way).is_some().then_some(way)
 }

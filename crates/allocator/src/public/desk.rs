@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use allocation::{AllocationId, ChannelId, CorpId, MemberId};
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
+
+pub use crate::reception::slots::Picture;
 
 /// A channel as its page needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,15 +49,6 @@ pub enum Visited {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Away;
 
-/// A contact way's picture.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Picture {
-    pub bytes: Bytes,
-    pub content_type: String,
-    /// Without quotation marks.
-    pub etag: String,
-}
-
 pub trait Desk: Send + Sync {
     /// The channel with this public code, of whichever corp.
     fn place<'a>(&'a self, code: &'a str) -> BoxFuture<'a, Result<Option<Place>, Away>>;
@@ -71,5 +63,6 @@ pub trait Desk: Send + Sync {
     /// How the member is called.
     fn name(&self, place: &Place, member: &MemberId) -> String;
 
+    /// A contact way's picture.
     fn picture<'a>(&'a self, way: &'a str) -> BoxFuture<'a, Result<Option<Arc<Picture>>, Away>>;
 }

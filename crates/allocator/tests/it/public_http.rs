@@ -94,6 +94,7 @@ async fn a_picture_is_kept_for_ever_and_known_by_its_tag() {
             bytes: b"picture".as_slice().into(),
             content_type: kind.to_owned(),
             etag: "e1".to_owned(),
+            qr_code: String::new(),
         });
         let answer = stage.get(path, &[]).await;
         assert_eq!(answer.header("content-type"), sent, "{kind}");

@@ -155,6 +155,7 @@ impl Stage {
                 bytes: b"picture".as_slice().into(),
                 content_type: "image/png".to_owned(),
                 etag: "e1".to_owned(),
+                qr_code: String::new(),
             })),
             visits: Mutex::default(),
             hangs: wishes.hangs,

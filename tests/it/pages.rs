@@ -1,0 +1,169 @@
+//! From the page to the chat: a visitor opens a channel's page, scans the code that it shows, and both allocators know
+//! that he has come.
+
+use allocation::{ChannelId, PoolId};
+use e2e::{Options, World, eventually};
+use ledger::{NewChannel, Precondition, Trail, Visits};
+use reqwest::{Client, StatusCode, header};
+use wecom_sim::{ScanOutcome, ScanRequest};
+
+/// A channel with a page; its code.
+async fn page(world: &World, slots_per_member: u32) -> String {
+    let new = NewChannel {
+        name: "page".to_owned(),
+        pool: PoolId::new("sales").expect("a pool"),
+        states: Vec::new(),
+        welcome: None,
+        card: false,
+        visits: Some(Visits {
+            slots_per_member,
+            hold_seconds: 600,
+            title: "Spring".to_owned(),
+        }),
+    };
+    let id = ChannelId::new("page").expect("a channel");
+    let trail = Trail::system(world.app.now_ms(), "test");
+    let channels = world.app.ledger.channels();
+    channels
+        .put(&world.corp, &id, &new, Precondition::None, &trail)
+        .await
+        .expect("a channel");
+    let channel = channels.get(&world.corp, &id).await.expect("answers");
+    let channel = channel.expect("it is there");
+    channel.public_code.expect("a page has a code")
+}
+
+/// Waits until Redis knows so many slots: who comes before has the member's plain way.
+async fn told(world: &World, slots: usize) {
+    let corp = world.corp_app();
+    eventually("the roster knows the slots", || async {
+        let dump = corp.roster.dump().await.ok()?;
+        let known = dump.keys.keys().filter(|key| key.starts_with("slot:"));
+        (known.count() == slots).then_some(())
+    })
+    .await;
+}
+
+/// A browser that keeps its cookie, at whichever allocator it is sent to.
+struct Browser<'a> {
+    world: &'a World,
+    http: Client,
+    path: String,
+    cookie: String,
+}
+
+impl<'a> Browser<'a> {
+    async fn open(world: &'a World, code: &str) -> Self {
+        let http = Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .expect("a client");
+        let mut browser = Self {
+            world,
+            http,
+            path: format!("/c/{code}?lang=en"),
+            cookie: String::new(),
+        };
+        let first = browser.get(0, &browser.path).await;
+        assert_eq!(first.status(), StatusCode::SEE_OTHER);
+        let line = first.headers()[header::SET_COOKIE].to_str().expect("text");
+        browser.cookie = line.split(';').next().unwrap_or_default().to_owned();
+        browser
+    }
+
+    async fn get(&self, allocator: usize, path: &str) -> reqwest::Response {
+        let addr = self.world.allocators[allocator].public;
+        let request = self.http.get(format!("http://{addr}{path}"));
+        let request = request.header(header::COOKIE, &self.cookie);
+        request.send().await.expect("an answer")
+    }
+
+    /// The page, once it says this.
+    async fn says(&self, allocator: usize, text: &str) -> String {
+        eventually(&format!("the page says {text}"), || async {
+            let answer = self.get(allocator, &self.path).await;
+            let html = answer.text().await.ok()?;
+            html.contains(text).then_some(html)
+        })
+        .await
+    }
+}
+
+/// The way whose picture the page shows.
+fn way(html: &str) -> &str {
+    let rest = html.split_once("src=\"/w/").expect("a picture").1;
+    rest.split_once(".png\"").expect("its name").0
+}
+
+async fn comes(slots_per_member: u32, kind: &str) {
+    let world = World::start(Options {
+        allocators: 2,
+        allocator: "[visits]\npoll_ms = 50\n".to_owned(),
+        ..Options::default()
+    })
+    .await;
+    let code = page(&world, slots_per_member).await;
+    told(&world, 3 * slots_per_member as usize).await;
+    let browser = Browser::open(&world, &code).await;
+    // An allocator may not know the way yet: its page says so and comes again.
+    let html = browser.says(0, "<img src=\"/w/").await;
+    assert!(
+        html.contains("Spring") && html.contains("Please add m"),
+        "{html}"
+    );
+    let way = way(&html).to_owned();
+    assert!(way.starts_with(kind), "{way}");
+    // The other allocator shows the same.
+    let other = browser.says(1, "<img src=\"/w/").await;
+    assert!(other.contains(&format!("/w/{way}.png")), "{other}");
+    let picture = browser.get(1, &format!("/w/{way}.png")).await;
+    assert_eq!(picture.status(), StatusCode::OK);
+    assert_eq!(picture.headers()[header::CONTENT_TYPE], "image/png");
+    let bytes = picture.bytes().await.expect("a body");
+    assert!(bytes.starts_with(b"\x89PNG"));
+    let scan = ScanRequest::way_with(&way).customer("wmVisitor");
+    let scan = &world.sim.scan(&scan).expect("a scan").scans[0];
+    assert_eq!(scan.outcome, ScanOutcome::Added);
+    let member = scan.member.clone().expect("a member");
+    for allocator in [0, 1] {
+        let met = format!("You have added {member}");
+        browser.says(allocator, &met).await;
+    }
+    let allocation = world.allocated("wmVisitor").await;
+    assert_eq!(allocation.member.expect("a member").as_str(), member);
+    world.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_visitor_scans_his_slot_and_is_met() {
+    comes(2, "pv.").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_visitor_scans_the_plain_way_and_is_met() {
+    comes(0, "pw.").await;
+}
+
+/// Each of them has somebody, and no two the same slot.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_visitors_at_both_allocators_share_no_slot() {
+    let world = World::start(Options {
+        allocators: 2,
+        allocator: "[visits]\npoll_ms = 50\n".to_owned(),
+        ..Options::default()
+    })
+    .await;
+    let code = page(&world, 4).await;
+    told(&world, 12).await;
+    let mut ways = std::collections::BTreeSet::new();
+    for n in 0..6 {
+        let browser = Browser::open(&world, &code).await;
+        let html = browser.says(n % 2, "<img src=\"/w/").await;
+        let way = way(&html).to_owned();
+        let again = browser.says((n + 1) % 2, "<img src=\"/w/").await;
+        assert!(again.contains(&way), "{way}: {again}");
+        assert!(way.starts_with("pv."), "{way}");
+        assert!(ways.insert(way.clone()), "{way} is shown to two");
+    }
+    world.close().await;
+}
