@@ -41,5 +41,5 @@ CMD ["wecom-sim"]
 FROM base AS paidan
 COPY --from=build /out/gateway /out/allocator /usr/local/bin/
 # Callbacks, their admin port; REST, its admin port. The admin ports are for health checks and metrics inside only.
-EXPOSE 8000 8001 8080 8081
+EXPOSE 8000 8001 8080 8081 8090
 CMD ["gateway"]

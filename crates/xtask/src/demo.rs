@@ -180,6 +180,10 @@ fn look_at(stage: &Stage) {
         let what = if n == 0 { "callbacks go" } else { "or" };
         print(&format!("  {what:<14} {url}"));
     }
+    for (n, url) in stage.page_urls().into_iter().enumerate() {
+        let what = if n == 0 { "public pages" } else { "or" };
+        print(&format!("  {what:<14} {url}/c/<public_code>"));
+    }
     print(&format!("  fake WeCom     {}/sim", stage.sim_url));
     print(&format!("  logs, config   {}", stage.folder().display()));
     print("");

@@ -25,6 +25,7 @@ pub(crate) const CORP: &str = "ww0000000000paidan";
 const AGENT: u32 = 1_000_002;
 const SECRET: &str = "prove-app-secret";
 const TOKEN: &str = "proveTok3n";
+const COOKIE_KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 const AES_KEY: &str = "BbrSK29CZTux1KMoBFeJDPYhgFy5pbnAnknyD7PmcAk";
 const START: Duration = Duration::from_secs(60);
 
@@ -48,6 +49,8 @@ struct Node {
     name: String,
     spec: Spec,
     url: String,
+    /// Where an allocator has its visitors' pages.
+    pages: String,
     process: Option<Process>,
 }
 
@@ -245,6 +248,11 @@ impl Stage {
     /// The first allocator's REST API.
     pub(crate) fn console(&self) -> &str {
         self.allocators().next().map_or("", |node| &node.url)
+    }
+
+    /// The allocators' pages for visitors.
+    pub(crate) fn page_urls(&self) -> Vec<&str> {
+        self.allocators().map(|node| node.pages.as_str()).collect()
     }
 
     fn allocators(&self) -> impl Iterator<Item = &Node> {

@@ -182,6 +182,8 @@ fn there_are_two_of_each_behind_the_proxy_and_a_migration_before_the_allocators(
         "gateway2:8000",
         "allocator1:8080",
         "allocator2:8080",
+        "allocator1:8090",
+        "allocator2:8090",
     ] {
         let server = format!("    server {} {name}", name.split(':').next().unwrap());
         assert!(proxy.lines().any(|line| line == server), "{server}");
@@ -277,6 +279,8 @@ fn images_are_pinned_and_mounted_files_exist() {
 fn environment(service: &str) -> HashMap<String, String> {
     let value = |name: &str| match name {
         "WECOM_CALLBACK_AES_KEY" => "IJUiXNpvGbODwKEBSEsAeOAPAhkqHqNCF6g19t9wfg2",
+        "PAIDAN_COOKIE_KEY" => "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=",
+        "PAIDAN_PUBLIC_URL" => "https://go.example.com",
         "WECOM_BASE_URL" => "https://qyapi.weixin.qq.com",
         _ => "xyz123",
     };
@@ -319,6 +323,16 @@ fn the_allocators_file_is_one_that_the_allocator_accepts() {
     assert_eq!(config.http.admin_listen.to_string(), "0.0.0.0:8081");
     assert_eq!(config.wecom.base_url, "https://qyapi.weixin.qq.com");
     assert_eq!(config.corps.len(), 1);
+    let public = config.public.listen.unwrap();
+    assert_eq!(public.to_string(), "0.0.0.0:8090");
+    assert_eq!(config.check_secrets(&environment), []);
+    // The proxy's address in a network of Docker's; a visitor's own is not believed.
+    let proxies = &config.public.trusted_proxies;
+    let trusted = |address: &str| {
+        let address = address.parse().unwrap();
+        proxies.iter().any(|network| network.contains(address))
+    };
+    assert!(trusted("172.18.0.2") && trusted("192.168.16.2") && !trusted("203.0.113.5"));
     config
         .postgres
         .url

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{AES_KEY, AGENT, CORP, Node, Programs, SECRET, START, TOKEN, Wishes};
+use super::{AES_KEY, AGENT, COOKIE_KEY, CORP, Node, Programs, SECRET, START, TOKEN, Wishes};
 use crate::ports;
 use crate::process::{Process, Spec};
 use crate::services::Redis;
@@ -79,6 +79,7 @@ pub(super) fn gateway(
         name,
         spec,
         url,
+        pages: String::new(),
         process: None,
     })
 }
@@ -93,9 +94,11 @@ pub(super) fn allocator(
     wishes: &Wishes,
 ) -> anyhow::Result<Node> {
     let name = format!("allocator-{n}");
-    let (api, admin) = (ports::free()?, ports::free()?);
+    let (api, admin, public) = (ports::free()?, ports::free()?, ports::free()?);
+    let pages = format!("http://127.0.0.1:{public}");
     let text = format!(
-        "{}\n[http]\nlisten = \"127.0.0.1:{api}\"\nadmin_listen = \"127.0.0.1:{admin}\"\n[redis]\nurl = \"{}\"\n\
+        "{}\n[http]\nlisten = \"127.0.0.1:{api}\"\nadmin_listen = \"127.0.0.1:{admin}\"\n\
+         [public]\nlisten = \"127.0.0.1:{public}\"\nbase_url = \"{pages}\"\ncookie_key = \"env:COOKIE_KEY\"\n[redis]\nurl = \"{}\"\n\
          [wecom]\nbase_url = \"{sim_url}\"\n[corps.{CORP}]\nagent_id = {AGENT}\nsecret = \"env:APP_SECRET\"\n\
          default_pool = \"sales\"\n",
         wishes.allocator,
@@ -111,12 +114,14 @@ pub(super) fn allocator(
     .arg("--config")
     .arg(config)
     .env("APP_SECRET", SECRET)
+    .env("COOKIE_KEY", COOKIE_KEY)
     .env("PAIDAN_POSTGRES_URL", postgres_url)
     .env("RUST_LOG", "warn");
     Ok(Node {
         name,
         spec,
         url: format!("http://127.0.0.1:{api}"),
+        pages,
         process: None,
     })
 }
