@@ -98,6 +98,13 @@ async fn all(config: &Config, env: &HashMap<String, String>) -> Vec<Check> {
             None
         }
     };
+    if config.public.listen.is_some() {
+        let key = "public.cookie_key";
+        checks.push(match config.public.read_keys(env) {
+            Ok(_) => Check::new(key, Verdict::Ok, "can be read", ""),
+            Err(error) => Check::new(key, Verdict::Failed, error.problem, MEND_COOKIE_KEY),
+        });
+    }
     for (id, corp) in &config.corps {
         if let (Some(ledger), Some(redis)) = (&ledger, &redis)
             && let Ok(corp) = CorpId::new(id.as_str())
@@ -137,6 +144,8 @@ async fn all(config: &Config, env: &HashMap<String, String>) -> Vec<Check> {
     checks
 }
 
+const MEND_COOKIE_KEY: &str =
+    "give every allocator the same key, made once with `openssl rand -base64 32`";
 const MEND_SECRET: &str = "set the variable, or make the file readable for this user";
 
 /// The ledger, if it can be reached and has its tables.
