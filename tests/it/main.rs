@@ -12,5 +12,6 @@ mod probes;
 mod refusals;
 mod results;
 mod shutdown;
+mod slots;
 mod superseded;
 mod surge;

@@ -21,7 +21,6 @@ const BATCH: u32 = 500;
 const LEASE_MS: u64 = 120_000;
 /// How far WeCom's clock may be behind ours.
 const SKEW_S: i64 = 300;
-const ERRORS_MS: u64 = 15_000;
 /// Ways of others that one process remembers.
 const MOST_FOREIGN: usize = 50_000;
 /// Such a way does not exist (any more).
@@ -147,7 +146,7 @@ async fn list(
     let pages = permit::pages(app, corp, api::LIST_CONTACT_WAY, read, next).await?;
     let pages = pages.map_err(|error| {
         tracing::warn!(corp = %corp.id, error = %error, "contact ways cannot be listed; those without an answer wait");
-        app.now_ms() + jittered(ERRORS_MS)
+        app.now_ms() + jittered(app.config.visits.look_after_ms)
     })?;
     Ok(pages
         .into_iter()
@@ -170,7 +169,7 @@ pub(super) async fn read(
         Err(error) if error.errcode() == Some(UNKNOWN_WAY) => Ok(None),
         Err(error) => {
             tracing::warn!(corp = %corp.id, error = %error, "a contact way cannot be read");
-            Err(app.now_ms() + jittered(ERRORS_MS))
+            Err(app.now_ms() + jittered(app.config.visits.look_after_ms))
         }
     }
 }
