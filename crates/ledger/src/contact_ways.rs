@@ -20,7 +20,7 @@ use crate::row::{Columns, signed};
 use crate::times::at;
 
 pub use ask::{Asked, Lost, Made, Refusal, Unpictured};
-pub use list::{ChangedWays, ListedWay, WayCount, WayPicture};
+pub use list::{ChangedWays, ListedWay, MemberWays, WayCount, WayPicture};
 pub use plan::{PlanLimits, PlannedWays};
 pub use retire::{Deletable, Untold};
 

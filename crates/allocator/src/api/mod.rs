@@ -9,6 +9,7 @@ mod asking;
 mod audit;
 mod calendars;
 mod channels;
+mod contact_ways;
 mod customers;
 mod dead_effects;
 mod dead_letters;
@@ -79,6 +80,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(audit::routes())
         .merge(calendars::routes())
         .merge(channels::routes())
+        .merge(contact_ways::routes())
         .merge(customers::routes())
         .merge(dead_effects::routes())
         .merge(dead_letters::routes())

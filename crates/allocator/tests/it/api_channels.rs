@@ -246,3 +246,59 @@ async fn a_public_page_has_sane_fields() {
         assert_eq!(refused.pointers(), pointers, "{body}");
     }
 }
+
+/// Who has how many contact ways for a channel, and why one is not there.
+#[tokio::test]
+async fn the_contact_ways_of_a_channel_are_told() {
+    let world = World::new().await;
+    let console = world.operator().await;
+    world
+        .pool(&console, "p1", &[("mA", 1.0), ("mB", 1.0)])
+        .await;
+    let visits = json!({"slots_per_member": 2, "hold_seconds": 600});
+    let channel = json!({"name": "x", "pool": "p1", "visits": visits});
+    console.put("/channels/c1", channel).await.ok();
+    let list = "/channels/c1/contact-ways";
+    assert_eq!(console.get(list).await.ok()["data"], json!([]));
+    assert_eq!(console.get("/channels/c9/contact-ways").await.status, 404);
+    let limits = ledger::PlanLimits {
+        ways: 100,
+        batch: 100,
+        rest_ms: 1_000,
+    };
+    let ways = world.app().ledger.contact_ways();
+    let now_ms = world.app().now_ms();
+    ways.plan(&world.corp, limits, now_ms).await.unwrap();
+    let asked = ways.ask_next(&world.corp, 60_000, now_ms).await.unwrap();
+    let asked = asked.unwrap();
+    let refusal = ledger::Refusal {
+        errcode: Some(41054),
+        error: "refused".to_owned(),
+        next_try_ms: now_ms + 1_000,
+        fails: true,
+        ..ledger::Refusal::default()
+    };
+    ways.refused(&world.corp, &asked.way, asked.attempt, &refusal)
+        .await
+        .unwrap();
+    let told = console.get(list).await.ok();
+    let members: Vec<&str> = told["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["member"].as_str().unwrap())
+        .collect();
+    assert_eq!(members, ["mA", "mB"]);
+    let failed = told["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["failed"] == 1)
+        .unwrap();
+    assert_eq!(
+        (&failed["coming"], &failed["errcode"], &failed["problem"]),
+        (&json!(2), &json!(41054), &json!("refused"))
+    );
+    assert_eq!(failed["plain_ready"], false);
+    assert!(failed["next_try_at"].is_string());
+}

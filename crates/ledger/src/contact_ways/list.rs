@@ -40,6 +40,22 @@ pub struct WayCount {
     pub count: u64,
 }
 
+/// How many ways a member has for a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MemberWays {
+    pub member: MemberId,
+    pub slots_ready: u64,
+    pub plain_ready: u64,
+    /// Wanted or asked for.
+    pub coming: u64,
+    pub retiring: u64,
+    pub failed: u64,
+    /// Of the last one that is not there yet.
+    pub last_errcode: Option<i64>,
+    pub last_error: Option<String>,
+    pub next_try_ms: Option<u64>,
+}
+
 const PAGE: i64 = 5_000;
 
 impl ContactWays {
@@ -109,6 +125,50 @@ impl ContactWays {
                     bytes: row.value("picture")?,
                     content_type: row.value("picture_type")?,
                     qr_code: row.value::<Option<String>>("qr_code")?.unwrap_or_default(),
+                })
+            })
+            .collect()
+    }
+
+    /// How far each member of a channel is, by member.
+    pub async fn of_channel(
+        &self,
+        corp: &CorpId,
+        channel: &ChannelId,
+    ) -> Result<Vec<MemberWays>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "SELECT member,
+                    count(*) FILTER (WHERE state = 'ready' AND kind = 'slot') AS slots_ready,
+                    count(*) FILTER (WHERE state = 'ready' AND kind = 'plain') AS plain_ready,
+                    count(*) FILTER (WHERE state IN ('wanted', 'asked')) AS coming,
+                    count(*) FILTER (WHERE state = 'retiring') AS retiring,
+                    count(*) FILTER (WHERE state = 'failed') AS failed,
+                    (array_agg(last_errcode ORDER BY asked_at DESC NULLS LAST, way) FILTER (WHERE last_error IS NOT NULL
+                        AND state IN ('wanted', 'asked', 'failed')))[1] AS last_errcode,
+                    (array_agg(last_error ORDER BY asked_at DESC NULLS LAST, way) FILTER (WHERE last_error IS NOT NULL
+                        AND state IN ('wanted', 'asked', 'failed')))[1] AS last_error,
+                    min(next_try_at) FILTER (WHERE state IN ('wanted', 'asked', 'failed')) AS next_try_at
+                 FROM contact_ways WHERE corp_id = $1 AND channel_id = $2 AND state <> 'gone'
+                 GROUP BY member ORDER BY member",
+            )
+            .bind(corp.as_str())
+            .bind(channel.as_str().to_owned());
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        rows.iter()
+            .map(|row| {
+                Ok(MemberWays {
+                    member: row.parsed("member")?,
+                    slots_ready: row.number("slots_ready")?,
+                    plain_ready: row.number("plain_ready")?,
+                    coming: row.number("coming")?,
+                    retiring: row.number("retiring")?,
+                    failed: row.number("failed")?,
+                    last_errcode: row.value("last_errcode")?,
+                    last_error: row.value("last_error")?,
+                    next_try_ms: row.ms_option("next_try_at")?,
                 })
             })
             .collect()
