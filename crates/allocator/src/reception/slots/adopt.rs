@@ -1,7 +1,7 @@
 //! What became of calls whose answer got lost, or whose process died: the ways that WeCom made since then are listed, and
 //! the one with the State of ours is ours. Only a whole list that was made late enough proves that there is none.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use ledger::{Lost, Made, Refusal};
 use metrics::counter;
@@ -21,17 +21,27 @@ const BATCH: u32 = 500;
 const LEASE_MS: u64 = 120_000;
 /// How far WeCom's clock may be behind ours.
 const SKEW_S: i64 = 300;
-/// Ways of others that one process remembers.
-const MOST_FOREIGN: usize = 50_000;
+/// Ways whose State one process remembers.
+const MOST_SEEN: usize = 50_000;
 /// Such a way does not exist (any more).
 const UNKNOWN_WAY: i64 = 41044;
 
-/// Ways that are not ours: they need not be read again.
+/// States of ways that no row has: they need not be read again. Most are other programs', but one may be of a row that
+/// nobody looks for yet, or that another process looks for now: so it is their State that is kept.
 #[derive(Debug, Default)]
-pub(super) struct Foreign(HashSet<String>);
+pub(super) struct Seen(HashMap<String, String>);
+
+impl Seen {
+    fn add(&mut self, way: &ContactWay) {
+        if self.0.len() >= MOST_SEEN {
+            self.0.clear();
+        }
+        self.0.insert(way.config_id.clone(), way.state.clone());
+    }
+}
 
 /// Looks for those that are due.
-pub(super) async fn run(app: &App, corp: &CorpApp, foreign: &mut Foreign) -> Result<(), Error> {
+pub(super) async fn run(app: &App, corp: &CorpApp, seen: &mut Seen) -> Result<(), Error> {
     let ways = app.ledger.contact_ways();
     let began_ms = app.now_ms();
     let lost = ways.lost(&corp.id, BATCH, LEASE_MS, began_ms).await?;
@@ -42,7 +52,7 @@ pub(super) async fn run(app: &App, corp: &CorpApp, foreign: &mut Foreign) -> Res
         .into_iter()
         .map(|lost| (lost.way.clone(), lost))
         .collect();
-    let again_ms = match search(app, corp, foreign, &mut missing).await? {
+    let again_ms = match search(app, corp, seen, &mut missing).await? {
         Search::Whole => None,
         Search::Later { until_ms } => Some(until_ms),
     };
@@ -90,7 +100,7 @@ enum Search {
 async fn search(
     app: &App,
     corp: &CorpApp,
-    foreign: &mut Foreign,
+    seen: &mut Seen,
     missing: &mut HashMap<String, Lost>,
 ) -> Result<Search, Error> {
     let ids = match list(app, corp, missing).await {
@@ -103,7 +113,8 @@ async fn search(
         .known_configs(&corp.id, &ids)
         .await?;
     for id in ids {
-        if known.contains(&id) || foreign.0.contains(&id) {
+        let ours = |state: Option<&String>| state.is_none_or(|state| missing.contains_key(state));
+        if known.contains(&id) || !ours(seen.0.get(&id)) {
             continue;
         }
         let way = match read(app, corp, &id).await {
@@ -113,12 +124,7 @@ async fn search(
         };
         match missing.remove(&way.state) {
             Some(lost) => adopt(app, corp, &lost, &way).await?,
-            None => {
-                if foreign.0.len() >= MOST_FOREIGN {
-                    foreign.0.clear();
-                }
-                foreign.0.insert(id);
-            }
+            None => seen.add(&way),
         }
     }
     Ok(Search::Whole)

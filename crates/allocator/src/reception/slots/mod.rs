@@ -96,7 +96,7 @@ struct Here {
     idle: bool,
     refused: u64,
     paused: bool,
-    foreign: adopt::Foreign,
+    seen: adopt::Seen,
 }
 
 impl Here {
@@ -137,7 +137,7 @@ impl Here {
                 due.ask && due.paused_until_ms.is_none(),
                 ask::run(app, corp, until, stop)
             ),
-            when(due.look, adopt::run(app, corp, &mut self.foreign)),
+            when(due.look, adopt::run(app, corp, &mut self.seen)),
             when(
                 due.picture || due.ask,
                 picture::run(app, corp, pictures, until, stop)
