@@ -355,6 +355,8 @@ async fn a_member_leaves_and_comes_back() {
             userid: "mb".to_owned(),
             cap: None,
             blocked: blocked.map(|reason| reason.parse().expect("a reason")),
+            schedule: None,
+            presence_mode: ledger::PresenceMode::Auto,
         };
         let trail = Trail::system(world.app.now_ms(), "test");
         let members = world.app.ledger.members();
