@@ -27,12 +27,12 @@ pub use id::{
 pub use limits::Limits;
 pub use log::LogEntry;
 pub use op::{
-    Assignment, Closing, Op, PresenceChange, Reassignment, Request, SetMember, Settlement,
-    SettlementOutcome,
+    Adjustment, Assignment, Closing, Op, PresenceChange, Reassignment, Request, SetMember,
+    Settlement, SettlementOutcome,
 };
 pub use outcome::{
-    Answer, Closed, Decision, MemberChange, Outcome, PoolChange, Reassigned, Settled, Woken,
-    WokenHold,
+    Adjusted, Answer, Closed, Decision, MemberChange, Outcome, PoolChange, Reassigned, Settled,
+    Woken, WokenHold,
 };
 pub use pool::{PoolConfig, Strategy};
 pub use visit::{Confirmation, Confirmed, Expired, Match, SetSlots, SlotsChange, Visit, Visited};

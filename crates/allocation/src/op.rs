@@ -110,6 +110,14 @@ impl SetMember {
     }
 }
 
+/// A credit entry: what a member is owed beside what the rule says, in thousandths of a customer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adjustment {
+    pub pool: PoolId,
+    pub member: MemberId,
+    pub thousandths: i64,
+}
+
 /// One change of a corp's state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
@@ -138,6 +146,7 @@ pub enum Op {
         limit: u32,
     },
     SetSlots(SetSlots),
+    Adjust(Adjustment),
     /// Changes nothing; carries a payload into the log.
     Note,
     /// The state was written anew: everybody is off until the next heartbeat.
@@ -164,6 +173,7 @@ impl Op {
             | Op::Reassign(_)
             | Op::SetMember(_)
             | Op::RemovePool { .. }
+            | Op::Adjust(_)
             | Op::Note
             | Op::Rebuilt { .. } => 1,
         };
@@ -188,6 +198,7 @@ impl Op {
             Op::Confirm(_) => "confirm.1",
             Op::Expire { .. } => "expire.1",
             Op::SetSlots(_) => "set_slots.1",
+            Op::Adjust(_) => "adjust.1",
             Op::Note => "note.1",
             Op::Rebuilt { .. } => "rebuilt.1",
         }
@@ -259,6 +270,11 @@ impl Op {
             }
             Op::Expire { limit } => vec![limit.to_string()],
             Op::SetSlots(slots) => slots.args(),
+            Op::Adjust(adjustment) => vec![
+                adjustment.pool.to_string(),
+                adjustment.member.to_string(),
+                adjustment.thousandths.to_string(),
+            ],
             Op::Note => Vec::new(),
             Op::Rebuilt { generation } => vec![generation.to_string()],
         }
@@ -322,6 +338,11 @@ impl Op {
                 limit: fields.parse()?,
             },
             "set_slots.1" => Op::SetSlots(SetSlots::parse(&mut fields)?),
+            "adjust.1" => Op::Adjust(Adjustment {
+                pool: fields.parse()?,
+                member: fields.parse()?,
+                thousandths: fields.parse()?,
+            }),
             "note.1" => Op::Note,
             "rebuilt.1" => Op::Rebuilt {
                 generation: fields.parse()?,

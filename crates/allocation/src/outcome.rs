@@ -161,6 +161,44 @@ pub enum Reassigned {
     Unknown,
 }
 
+/// What became of a credit entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adjusted {
+    Adjusted,
+    NoPool,
+    /// A least-load pool has no credits.
+    NotFair,
+    /// Not in the pool, or with weight 0.
+    NotMember,
+    /// Nobody can be picked, so nobody can pay.
+    Nobody,
+}
+
+impl Adjusted {
+    const WORDS: [(Self, &str); 5] = [
+        (Self::Adjusted, "ADJUSTED"),
+        (Self::NoPool, "NO_POOL"),
+        (Self::NotFair, "NOT_FAIR"),
+        (Self::NotMember, "NOT_MEMBER"),
+        (Self::Nobody, "NOBODY"),
+    ];
+
+    fn word(self) -> &'static str {
+        let mut words = Self::WORDS.iter();
+        words
+            .find(|(one, _)| *one == self)
+            .map_or("", |(_, word)| word)
+    }
+
+    fn parse(word: &str) -> Result<Self, Error> {
+        let mut words = Self::WORDS.iter();
+        words
+            .find(|(_, one)| *one == word)
+            .map(|(adjusted, _)| *adjusted)
+            .ok_or_else(|| Error::unreadable("adjusted", word))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberChange {
     Changed,
@@ -197,6 +235,7 @@ pub enum Answer {
         expired: Vec<Expired>,
     },
     Slots(SlotsChange),
+    Adjusted(Adjusted),
     /// Presence, wake, note, rebuilt: nothing beyond the woken.
     Ok,
 }
@@ -288,6 +327,7 @@ impl Outcome {
             Answer::Slots(change) => {
                 fields.extend([change.added.to_string(), change.removed.to_string()]);
             }
+            Answer::Adjusted(adjusted) => fields.push(adjusted.word().to_owned()),
             Answer::Ok => {}
         }
         join(&fields)
@@ -388,6 +428,7 @@ fn parse_answer(op: &Op, fields: &mut Fields<'_>) -> Result<Answer, Error> {
             }
             Answer::Expired { taken, expired }
         }
+        Op::Adjust(_) => Answer::Adjusted(Adjusted::parse(fields.next()?)?),
         Op::SetSlots(_) => Answer::Slots(SlotsChange {
             added: fields.parse()?,
             removed: fields.parse()?,

@@ -1,10 +1,10 @@
 //! The operations as typed methods.
 
 use allocation::{
-    Answer, Closed, Closing, Confirmation, Confirmed, CorpId, Decision, Expired, MAX_BATCH,
-    MAX_EXCLUDED, MemberChange, Op, Outcome, PoolChange, PoolConfig, PoolId, PresenceChange,
-    Reassigned, Reassignment, Request, SetMember, SetSlots, Settled, Settlement, SlotsChange,
-    Visit, Visited,
+    Adjusted, Adjustment, Answer, Closed, Closing, Confirmation, Confirmed, CorpId, Decision,
+    Expired, MAX_BATCH, MAX_EXCLUDED, MemberChange, Op, Outcome, PoolChange, PoolConfig, PoolId,
+    PresenceChange, Reassigned, Reassignment, Request, SetMember, SetSlots, Settled, Settlement,
+    SlotsChange, Visit, Visited,
 };
 
 use crate::call::{self, Applied};
@@ -269,6 +269,23 @@ impl<C: Connection> CorpRoster<C> {
             self.apply(&op, payload, now_ms).await?,
             |answer| match answer {
                 Answer::Slots(change) => Some(change),
+                _ => None,
+            },
+        )
+    }
+
+    /// A credit entry: a member of a fair pool is owed more, or less.
+    pub async fn adjust(
+        &self,
+        adjustment: Adjustment,
+        payload: &str,
+        now_ms: Option<u64>,
+    ) -> Result<Applied<Adjusted>, Error> {
+        let op = Op::Adjust(adjustment);
+        pick(
+            self.apply(&op, payload, now_ms).await?,
+            |answer| match answer {
+                Answer::Adjusted(adjusted) => Some(adjusted),
                 _ => None,
             },
         )

@@ -15,10 +15,11 @@ macro_rules! lua {
 }
 
 /// What a line `-- include <file>` stands for; an included file may include a later one.
-const INCLUDES: [(&str, &str); 5] = [
+const INCLUDES: [(&str, &str); 6] = [
     ("-- include roster_state.lua\n", lua!("roster_state.lua")),
     ("-- include roster_limits.lua\n", lua!("roster_limits.lua")),
     ("-- include roster_visits.lua\n", lua!("roster_visits.lua")),
+    ("-- include roster_credit.lua\n", lua!("roster_credit.lua")),
     ("-- include roster_pool.lua\n", lua!("roster_pool.lua")),
     ("-- include roster_choose.lua\n", lua!("roster_choose.lua")),
 ];
@@ -113,6 +114,7 @@ scripts!(
     confirm,
     expire,
     set_slots,
+    adjust,
     note,
     rebuild_begin,
     rebuild_wipe,
@@ -139,6 +141,7 @@ impl Scripts {
             Op::Confirm(_) => &self.confirm,
             Op::Expire { .. } => &self.expire,
             Op::SetSlots(_) => &self.set_slots,
+            Op::Adjust(_) => &self.adjust,
             Op::Note => &self.note,
             Op::Rebuilt { .. } => &self.rebuild_open,
         }

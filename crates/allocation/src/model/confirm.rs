@@ -3,7 +3,6 @@
 use super::slots::{Past, PastKind};
 use super::{Call, Open};
 use crate::id::{AllocationId, MemberId, PoolId, SubjectKey};
-use crate::pool::Strategy;
 use crate::visit::{Confirmation, Confirmed, Match};
 
 /// The hold that a customer came from.
@@ -257,41 +256,5 @@ impl Call<'_> {
             }
         }
         self.assign(&asked.member, pool)
-    }
-
-    /// As if the member had been picked: who can be picked earns, and he pays.
-    fn charge_unasked(&mut self, pool: &PoolId, member: &MemberId) {
-        if !self.has_credit(pool, member) {
-            return;
-        }
-        let state = self.corp.pools.get_mut(pool).expect("the pool");
-        if state.sum > 0 {
-            state.count += 1;
-            self.add_credit(pool, member, -1.0);
-        }
-    }
-
-    /// Whether the member has credit in this pool: it is fair, and he has a weight in it.
-    fn has_credit(&self, pool: &PoolId, member: &MemberId) -> bool {
-        let Some(member) = self.corp.members.get(member) else {
-            return false;
-        };
-        member.places.iter().any(|place| {
-            place.pool == *pool
-                && !place.weight.is_zero()
-                && place.strategy == Strategy::WeightedRoundRobin
-        })
-    }
-
-    fn add_credit(&mut self, pool: &PoolId, id: &MemberId, amount: f64) {
-        let member = self.corp.members.get_mut(id).expect("a member with credit");
-        let place = member.places.iter_mut().find(|place| place.pool == *pool);
-        let place = place.expect("a place with credit");
-        if place.within {
-            let state = self.corp.pools.get_mut(pool).expect("the pool");
-            state.pay(id, place.weight, amount);
-        } else {
-            place.credit += amount;
-        }
     }
 }

@@ -8,6 +8,7 @@
 mod close;
 mod configure;
 mod confirm;
+mod credit;
 mod decide;
 mod dump;
 mod load;
@@ -217,6 +218,7 @@ impl Call<'_> {
             Op::Confirm(confirmations) => Answer::Confirmed(self.confirm(confirmations)),
             Op::Expire { limit } => self.expire(*limit),
             Op::SetSlots(change) => Answer::Slots(self.set_slots(change)),
+            Op::Adjust(adjustment) => Answer::Adjusted(self.adjust(adjustment)),
             Op::Note => Answer::Ok,
             Op::Rebuilt { .. } => self.all_off(),
         }

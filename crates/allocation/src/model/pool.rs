@@ -220,6 +220,12 @@ impl Pool {
         class.put(member, score);
     }
 
+    /// Everybody who can be picked pays his part of so much, by weight. Somebody can.
+    pub(super) fn all_pay(&mut self, amount: f64) {
+        self.fold();
+        self.base -= amount / self.sum as f64;
+    }
+
     /// Changes the credit of a member who can be picked.
     pub(super) fn pay(&mut self, member: &MemberId, weight: Weight, amount: f64) {
         let class = self.class(weight);

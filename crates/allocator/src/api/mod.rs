@@ -10,6 +10,7 @@ mod audit;
 mod calendars;
 mod channels;
 mod contact_ways;
+mod credits;
 mod customers;
 mod dead_effects;
 mod dead_letters;
@@ -81,6 +82,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(calendars::routes())
         .merge(channels::routes())
         .merge(contact_ways::routes())
+        .merge(credits::routes())
         .merge(customers::routes())
         .merge(dead_effects::routes())
         .merge(dead_letters::routes())

@@ -90,7 +90,8 @@ fn is_for_again(entry: &LogEntry) -> bool {
         | Op::Settle(_)
         | Op::Reassign(_)
         | Op::Visit(_)
-        | Op::Confirm(_) => true,
+        | Op::Confirm(_)
+        | Op::Adjust(_) => true,
         Op::Note => entry.payload.is_some(),
         Op::Presence(_)
         | Op::SetMember(_)

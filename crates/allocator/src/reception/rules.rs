@@ -1,8 +1,8 @@
 //! What follows from a log entry: rows, outcomes of deliveries, effects. Pure; `writer` stores it in one transaction.
 
 use allocation::{
-    Answer, ChannelId, Closed, Closing, Decision, LogEntry, MemberId, Op, Reason, Reassigned,
-    Reassignment, Request, Settled, Settlement, SettlementOutcome, Woken,
+    Adjusted, Answer, ChannelId, Closed, Closing, Decision, LogEntry, MemberId, Op, Reason,
+    Reassigned, Reassignment, Request, Settled, Settlement, SettlementOutcome, Woken,
 };
 use ledger::{Change, Customer, DeliveryOutcome, NewAllocation, SettledAs};
 use sha2::{Digest, Sha256};
@@ -111,6 +111,7 @@ fn had_effect(answer: &Answer) -> bool {
         }),
         Answer::Closed(closed) => !closed.is_empty(),
         Answer::Reassigned(reassigned) => matches!(reassigned, Reassigned::Moved { .. }),
+        Answer::Adjusted(adjusted) => *adjusted == Adjusted::Adjusted,
         _ => true,
     }
 }

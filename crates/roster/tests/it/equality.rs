@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use allocation::model::Corp;
 use allocation::{
-    Assignment, ChannelId, Closing, Confirmation, Limits, PoolConfig, Reassignment, RequestId,
-    SetSlots, Settlement, SlotId, Visit,
+    Adjustment, Assignment, ChannelId, Closing, Confirmation, Limits, PoolConfig, Reassignment,
+    RequestId, SetSlots, Settlement, SlotId, Visit,
 };
 use allocation::{
     Dump, Op, PresenceChange, SetMember, SettlementOutcome, Strategy as Rule, Weight,
@@ -214,6 +214,12 @@ fn step() -> impl Strategy<Value = Step> {
         5 => vec(confirmation_step(), 0..4).prop_map(|all| Step::Op(Op::Confirm(all))),
         4 => (0..20u32).prop_map(|limit| Step::Op(Op::Expire { limit })),
         3 => slots_step().prop_map(|slots| Step::Op(Op::SetSlots(slots))),
+        2 => (select(&POOLS[..]), member_id(), -3000..3000i64)
+            .prop_map(|(name, who, thousandths)| Step::Op(Op::Adjust(Adjustment {
+                pool: pool(name),
+                member: member(MEMBERS[who]),
+                thousandths,
+            }))),
         1 => Just(Step::Op(Op::Note)),
     ]
 }

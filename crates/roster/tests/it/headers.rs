@@ -4,7 +4,7 @@ use std::path::Path;
 
 use test_redis::lua_header_problems;
 
-const OPERATIONS: [&str; 14] = [
+const OPERATIONS: [&str; 15] = [
     "decide",
     "close",
     "settle",
@@ -18,6 +18,7 @@ const OPERATIONS: [&str; 14] = [
     "confirm",
     "expire",
     "set_slots",
+    "adjust",
     "note",
 ];
 const OTHERS: [&str; 6] = [
@@ -58,6 +59,7 @@ fn headers_agree_with_bodies() {
     let state = read("roster_state").replace("concat(ARGV, FIELD, 3)", "args");
     let visits = read("roster_visits");
     let limits = read("roster_limits");
+    let credit = read("roster_credit");
     let pool = read("roster_pool");
     for name in OPERATIONS {
         let file = read(name);
@@ -75,6 +77,7 @@ fn headers_agree_with_bodies() {
             .replacen("-- include roster_state.lua\n", &state, 1)
             .replacen("-- include roster_visits.lua\n", &visits, 1)
             .replacen("-- include roster_limits.lua\n", &limits, 1)
+            .replacen("-- include roster_credit.lua\n", &credit, 1)
             .replacen("-- include roster_pool.lua\n", &pool, 1);
         assert_eq!(
             lua_header_problems(name, &text),
