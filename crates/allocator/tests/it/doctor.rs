@@ -6,7 +6,10 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 use test_postgres::Database;
 
-use crate::lane_stage::{AGENT, Stage};
+use crate::{
+    lane_stage::{AGENT, Stage},
+    public_stage::KEY,
+};
 
 struct Doctor {
     _dir: tempfile::TempDir,
@@ -44,6 +47,13 @@ impl Doctor {
     fn without(mut self, name: &str) -> Self {
         self.env.remove(name);
         self
+    }
+
+    fn with_pages(self, cookie_key: &str) -> Self {
+        self.with("PAIDAN__PUBLIC__LISTEN", "127.0.0.1:0")
+            .with("PAIDAN__PUBLIC__BASE_URL", "https://go.example.com")
+            .with("PAIDAN__PUBLIC__COOKIE_KEY", "env:COOKIE_KEY")
+            .with("COOKIE_KEY", cookie_key)
     }
 
     /// What was found, by the name of the check, without those of Redis' settings; the fake WeCom runs meanwhile.
@@ -94,8 +104,23 @@ async fn each_fault_is_named_alone() {
         assert!(good.contains_key(name), "{name}: {good:?}");
     }
 
+    assert!(!good.contains_key("public.cookie_key"), "{good:?}");
+    let pages = Doctor::new(&stage).with_pages(KEY).run().await;
+    assert_eq!(failed(&pages), [""; 0], "{pages:?}");
+    assert_eq!(pages["public.cookie_key"]["verdict"], "ok", "{pages:?}");
+
     let empty = Database::empty().await;
-    let rows: [(Doctor, &str, &str); 6] = [
+    let rows: [(Doctor, &str, &str); 8] = [
+        (
+            Doctor::new(&stage).with_pages("a word"),
+            "public.cookie_key",
+            "openssl rand -base64 32",
+        ),
+        (
+            Doctor::new(&stage).with_pages(KEY).without("COOKIE_KEY"),
+            "public.cookie_key",
+            "openssl rand -base64 32",
+        ),
         (
             Doctor::new(&stage).with("SECRET", "another"),
             &secret,

@@ -1,13 +1,13 @@
 //! The pages with the program behind them: channels of Postgres, decisions of Redis.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use allocator::{
     clock,
     public::{
         self, Site,
         app_desk::AppDesk,
-        desk::{Away, Desk, Visited},
+        desk::{Away, Desk, Place, Visited},
         identity::Keys,
     },
 };
@@ -21,6 +21,16 @@ use crate::{
 
 fn desk(world: &World, node: usize) -> AppDesk {
     AppDesk::new(Arc::clone(world.app_at(node)))
+}
+
+/// Looks until Postgres answered in time, which is short.
+async fn found(desk: &AppDesk, code: &str) -> Place {
+    loop {
+        if let Some(place) = desk.place(code).await.unwrap() {
+            return place;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// A channel with a page and a member who is there; its code.
@@ -80,7 +90,7 @@ async fn a_page_that_another_process_made_is_found() {
         let routes = corp.routes();
         routes.by_public_code(&code).is_none()
     }));
-    let place = desk.place(&code).await.unwrap().unwrap();
+    let place = found(&desk, &code).await;
     assert_eq!(place.corp, world.corp);
     assert_eq!(place.channel.as_str(), "c1");
     assert_eq!((place.title.as_str(), place.open), ("Spring", true));
