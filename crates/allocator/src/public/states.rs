@@ -143,10 +143,9 @@ impl View<'_> {
         match visited {
             Visited::Held { way, until_ms, .. } => {
                 let time = clock_time(*until_ms, self.place.utc_offset_minutes);
-                let minutes = until_ms
-                    .saturating_sub(self.now_ms)
-                    .div_ceil(MINUTE_MS)
-                    .max(1);
+                // Rounded: Redis' clock, which set the end, may be ahead.
+                let left_ms = until_ms.saturating_sub(self.now_ms);
+                let minutes = ((left_ms + MINUTE_MS / 2) / MINUTE_MS).max(1);
                 let kept = |text: &str| {
                     filled(
                         text,

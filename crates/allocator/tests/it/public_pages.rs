@@ -361,15 +361,37 @@ async fn the_status_is_what_the_page_shows() {
 async fn the_end_of_a_place_is_told_in_time_that_is_left() {
     let stage = Stage::new().await;
     let browser = stage.browser(CODE).await;
-    stage.clock.advance(541_000);
-    let page = stage
-        .get(&format!("/c/{CODE}?lang=en"), &[("cookie", &browser)])
-        .await;
-    assert!(
-        page.body.contains("until 16:10 (about 1 min)"),
-        "{}",
-        page.body
-    );
-    assert_eq!(page.html().of("main", "data-left"), Some("59"));
+    let shown = async |until_ms: u64| {
+        let Visited::Held {
+            allocation,
+            member,
+            way,
+            ..
+        } = held()
+        else {
+            panic!("it is held")
+        };
+        stage.answer(Ok(Visited::Held {
+            allocation,
+            member,
+            way,
+            until_ms,
+        }));
+        let path = format!("/c/{CODE}?lang=en");
+        let html = stage.get(&path, &[("cookie", &browser)]).await.html();
+        let left = html.of("main", "data-left").unwrap().to_owned();
+        (html.text, left)
+    };
     assert_eq!(NOW % 60_000, 0);
+    for (left_ms, said, left) in [
+        // The clock that set the end may be ahead.
+        (600_050, "until 16:10 (about 10 min)", "600"),
+        (541_000, "until 16:09 (about 9 min)", "541"),
+        (59_000, "until 16:00 (about 1 min)", "59"),
+        (1_000, "until 16:00 (about 1 min)", "1"),
+    ] {
+        let (text, seconds) = shown(NOW + left_ms).await;
+        assert!(text.contains(said), "{said}: {text}");
+        assert_eq!(seconds, left);
+    }
 }
