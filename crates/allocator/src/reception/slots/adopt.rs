@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use ledger::{Lost, Made, Refusal};
 use metrics::counter;
 use quota::Urgency;
+use tokio_util::sync::CancellationToken;
 use wecom::client::{ContactWay, ContactWayPage, ContactWayWindow, api};
 
 use super::{Error, ask, retire, verdict};
@@ -41,7 +42,12 @@ impl Seen {
 }
 
 /// Looks for those that are due.
-pub(super) async fn run(app: &App, corp: &CorpApp, seen: &mut Seen) -> Result<(), Error> {
+pub(super) async fn run(
+    app: &App,
+    corp: &CorpApp,
+    seen: &mut Seen,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
     let ways = app.ledger.contact_ways();
     let began_ms = app.now_ms();
     let lost = ways.lost(&corp.id, BATCH, LEASE_MS, began_ms).await?;
@@ -52,7 +58,7 @@ pub(super) async fn run(app: &App, corp: &CorpApp, seen: &mut Seen) -> Result<()
         .into_iter()
         .map(|lost| (lost.way.clone(), lost))
         .collect();
-    let again_ms = match search(app, corp, seen, &mut missing).await? {
+    let again_ms = match search(app, corp, seen, &mut missing, stop).await? {
         Search::Whole => None,
         Search::Later { until_ms } => Some(until_ms),
     };
@@ -102,6 +108,7 @@ async fn search(
     corp: &CorpApp,
     seen: &mut Seen,
     missing: &mut HashMap<String, Lost>,
+    stop: &CancellationToken,
 ) -> Result<Search, Error> {
     let ids = match list(app, corp, missing).await {
         Ok(ids) => ids,
@@ -113,6 +120,13 @@ async fn search(
         .known_configs(&corp.id, &ids)
         .await?;
     for id in ids {
+        if missing.is_empty() {
+            break;
+        }
+        if stop.is_cancelled() {
+            let until_ms = app.now_ms();
+            return Ok(Search::Later { until_ms });
+        }
         let ours = |state: Option<&String>| state.is_none_or(|state| missing.contains_key(state));
         if known.contains(&id) || !ours(seen.0.get(&id)) {
             continue;

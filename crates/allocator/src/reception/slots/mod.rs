@@ -132,15 +132,19 @@ impl Here {
             .await?;
         self.say_paused(corp, due.paused_until_ms);
         let until = Instant::now() + TURN;
-        let (asked, adopted, pictured, told, retired) = tokio::join!(
+        let asking = due.ask && due.paused_until_ms.is_none();
+        let asked = CancellationToken::new();
+        let ask = async {
+            let ended = when(asking, ask::run(app, corp, until, stop)).await;
+            asked.cancel();
+            ended
+        };
+        let (made, adopted, pictured, told, retired) = tokio::join!(
+            ask,
+            when(due.look, adopt::run(app, corp, &mut self.seen, stop)),
             when(
-                due.ask && due.paused_until_ms.is_none(),
-                ask::run(app, corp, until, stop)
-            ),
-            when(due.look, adopt::run(app, corp, &mut self.seen)),
-            when(
-                due.picture || due.ask,
-                picture::run(app, corp, pictures, until, stop)
+                due.picture || asking,
+                picture::run(app, corp, pictures, &asked, until, stop)
             ),
             when(
                 due.tell && generation.is_some(),
@@ -148,7 +152,7 @@ impl Here {
             ),
             when(due.delete, retire::run(app, corp, stop)),
         );
-        asked.and(adopted).and(pictured).and(told).and(retired)
+        made.and(adopted).and(pictured).and(told).and(retired)
     }
 
     /// True: another plan is needed at once.

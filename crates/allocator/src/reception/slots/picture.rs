@@ -39,26 +39,28 @@ pub(super) fn http() -> Result<Client, reqwest::Error> {
         .build()
 }
 
-/// Fetches what is due while others make more, until the turn is over or nothing came for two looks.
+/// Fetches what is due, and what is made meanwhile: until all is made (`asked`) and fetched, or the turn is over.
 pub(super) async fn run(
     app: &App,
     corp: &CorpApp,
     http: &Client,
+    asked: &CancellationToken,
     until: Instant,
     stop: &CancellationToken,
 ) -> Result<(), Error> {
-    let mut empty = 0;
-    while empty < 2 && !stop.is_cancelled() && Instant::now() < until {
+    while !stop.is_cancelled() && Instant::now() < until {
+        let last = asked.is_cancelled();
         let ways = app.ledger.contact_ways();
         let due = ways
             .unpictured(&corp.id, BATCH, LEASE_MS, app.now_ms())
             .await?;
         if due.is_empty() {
-            empty += 1;
+            if last {
+                break;
+            }
             crate::backoff::sleep(LOOK, stop).await;
             continue;
         }
-        empty = 0;
         stream::iter(due)
             .map(|one| fill(app, corp, http, one))
             .buffer_unordered(AT_ONCE)
@@ -155,4 +157,62 @@ async fn fetch(http: &Client, url: &str) -> Result<(Vec<u8>, &'static str), Stri
 fn count(corp: &CorpApp, outcome: &'static str) {
     counter!("paidan_slots_pictures_total", "corp" => corp.id.to_string(), "outcome" => outcome)
         .increment(1);
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::{Router, response::Redirect, routing::get};
+
+    use super::*;
+
+    async fn host() -> String {
+        let typed = |content_type: &'static str, bytes: Vec<u8>| {
+            get(move || async move { ([(CONTENT_TYPE, content_type)], bytes) })
+        };
+        let to = |place: &'static str| get(move || async move { Redirect::temporary(place) });
+        let router = Router::new()
+            .route("/png", typed("IMAGE/PNG; charset=x", b"png".to_vec()))
+            .route("/most", typed("image/jpeg", vec![1; MOST_BYTES]))
+            .route("/large", typed("image/png", vec![1; MOST_BYTES + 1]))
+            .route("/page", typed("text/html", b"<html>".to_vec()))
+            .route("/script", typed("image/svg+xml", b"<svg/>".to_vec()))
+            .route("/empty", typed("image/png", Vec::new()))
+            .route("/moved", to("/png"))
+            .route("/circle", to("/circle"));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        host
+    }
+
+    #[tokio::test]
+    async fn only_plain_pictures_of_a_decent_size() {
+        let (host, http) = (host().await, http().unwrap());
+        let at = async |path: &str| fetch(&http, &format!("{host}{path}")).await;
+        let png = (b"png".to_vec(), "image/png");
+        assert_eq!(at("/png").await, Ok(png.clone()));
+        assert_eq!(at("/moved").await, Ok(png));
+        assert_eq!(at("/most").await.unwrap().0.len(), MOST_BYTES);
+        for (path, why) in [
+            ("/large", "more than"),
+            ("/page", "no png"),
+            ("/script", "no png"),
+            ("/empty", "empty"),
+            ("/circle", "redirect"),
+            ("/nothing", "404"),
+        ] {
+            let problem = at(path).await.unwrap_err();
+            assert!(problem.contains(why), "{path}: {problem}");
+        }
+        for url in [
+            "",
+            "nonsense",
+            "file:///etc/passwd",
+            "data:image/png;base64,AA==",
+        ] {
+            assert!(fetch(&http, url).await.is_err(), "{url}");
+        }
+        let nobody = fetch(&http, "http://127.0.0.1:9/qr.png").await;
+        assert!(!nobody.unwrap_err().contains("127.0.0.1"));
+    }
 }

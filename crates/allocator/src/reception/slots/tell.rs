@@ -3,6 +3,7 @@
 
 use allocation::{MAX_BATCH, SetSlots, SlotId};
 use ledger::Untold;
+use quota::Acquired;
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
@@ -13,9 +14,33 @@ use crate::{
 
 /// Slots read at once.
 const BATCH: u32 = 5_000;
+/// One process tells: it would do no harm if all did, but each word is an entry of the log.
+const LOCK: &str = "slots";
 
-/// Tells what `generation` was not told.
+/// Tells what `generation` was not told, unless another process is at it.
 pub(super) async fn run(
+    app: &App,
+    corp: &CorpApp,
+    generation: u64,
+    stop: &CancellationToken,
+) -> Result<(), Error> {
+    let lock = match app.locks.acquire(corp.id.as_str(), &[LOCK]).await {
+        Ok(Acquired::Held(lock)) => Some(lock),
+        Ok(Acquired::Busy { .. }) => return Ok(()),
+        // Without it rather than not at all.
+        Err(error) => {
+            tracing::debug!(corp = %corp.id, error = %error, "slots are told without a lock");
+            None
+        }
+    };
+    let told = tell(app, corp, generation, stop).await;
+    if let Some(lock) = lock {
+        lock.release().await;
+    }
+    told
+}
+
+async fn tell(
     app: &App,
     corp: &CorpApp,
     generation: u64,
