@@ -35,7 +35,7 @@ struct PoolPath {
 /// Why a member is owed more, or less.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum CreditKind {
     /// A customer turned out to be none: rejected, invalid, a test.
     MakeUp,
     /// The count is put right.
@@ -50,7 +50,7 @@ struct NewCredit {
     /// Customers he is owed, in steps of 0.001; below 0 he has had too many. At most 1000 either way.
     #[schema(minimum = -1000, maximum = 1000)]
     amount: f64,
-    kind: Kind,
+    kind: CreditKind,
     /// Why, 1 to 200 characters.
     reason: String,
     /// The allocation it is about.
@@ -65,7 +65,7 @@ struct CreditView {
     pool: String,
     member: String,
     amount: f64,
-    kind: Kind,
+    kind: CreditKind,
     reason: String,
     #[schema(required)]
     allocation_id: Option<String>,

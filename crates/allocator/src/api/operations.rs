@@ -31,7 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum StateWord {
+enum OperationWord {
     Running,
     /// Its end was asked for.
     Cancelling,
@@ -40,7 +40,7 @@ enum StateWord {
     Cancelled,
 }
 
-impl From<OperationState> for StateWord {
+impl From<OperationState> for OperationWord {
     fn from(state: OperationState) -> Self {
         match state {
             OperationState::Running => Self::Running,
@@ -52,14 +52,14 @@ impl From<OperationState> for StateWord {
     }
 }
 
-impl From<StateWord> for OperationState {
-    fn from(state: StateWord) -> Self {
+impl From<OperationWord> for OperationState {
+    fn from(state: OperationWord) -> Self {
         match state {
-            StateWord::Running => Self::Running,
-            StateWord::Cancelling => Self::Cancelling,
-            StateWord::Done => Self::Done,
-            StateWord::Failed => Self::Failed,
-            StateWord::Cancelled => Self::Cancelled,
+            OperationWord::Running => Self::Running,
+            OperationWord::Cancelling => Self::Cancelling,
+            OperationWord::Done => Self::Done,
+            OperationWord::Failed => Self::Failed,
+            OperationWord::Cancelled => Self::Cancelled,
         }
     }
 }
@@ -69,7 +69,7 @@ pub(super) struct OperationView {
     id: String,
     /// For example `deliveries.replay`.
     kind: String,
-    state: StateWord,
+    state: OperationWord,
     /// As it was counted at the start.
     total: u64,
     done: u64,
@@ -108,7 +108,7 @@ list_query! {
     OperationQuery {
         kind: Option<String>,
         #[param(inline)]
-        state: Option<StateWord>,
+        state: Option<OperationWord>,
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum StateWord {
+enum TransferWord {
     /// To be asked for.
     Planned,
     /// Asked for.
@@ -56,13 +56,13 @@ enum StateWord {
 
 macro_rules! same_words {
     ($($word:ident),+) => {
-        impl From<StateWord> for TransferState {
-            fn from(word: StateWord) -> Self {
-                match word { $(StateWord::$word => Self::$word),+ }
+        impl From<TransferWord> for TransferState {
+            fn from(word: TransferWord) -> Self {
+                match word { $(TransferWord::$word => Self::$word),+ }
             }
         }
 
-        impl From<TransferState> for StateWord {
+        impl From<TransferState> for TransferWord {
             fn from(state: TransferState) -> Self {
                 match state { $(TransferState::$word => Self::$word),+ }
             }
@@ -83,7 +83,7 @@ struct TransferView {
     taker: String,
     /// `in_service`, or `resigned` when the giver has left.
     kind: &'static str,
-    state: StateWord,
+    state: TransferWord,
     /// WeCom's last refusal.
     #[schema(required)]
     errcode: Option<i32>,
@@ -112,7 +112,7 @@ list_query! {
     /// Which transfers; every filter that is given must match.
     TransferQuery {
         #[param(inline)]
-        state: Option<StateWord>,
+        state: Option<TransferWord>,
         /// Giver or taker.
         member: Option<String>,
         /// Only this customer's.

@@ -52,7 +52,7 @@ struct VisitPath {
 /// Which of WeChat's ids names the visitor.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum Kind {
+enum WechatId {
     /// The same in all apps of a company.
     Unionid,
     /// Of one app.
@@ -63,7 +63,7 @@ enum Kind {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct NewVisitor {
-    kind: Kind,
+    kind: WechatId,
     /// 1 to 128 characters.
     id: String,
 }
@@ -78,7 +78,7 @@ struct NewVisit {
 /// What he is to see.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum State {
+enum VisitState {
     /// The member's code.
     Held,
     /// Nobody is free: ask again before `until`, and he keeps his place.
@@ -90,7 +90,7 @@ enum State {
 /// Whom a visitor sees.
 #[derive(Debug, Serialize, ToSchema)]
 struct VisitView {
-    state: State,
+    state: VisitState,
     allocation_id: String,
     #[schema(required)]
     member: Option<String>,
@@ -123,8 +123,8 @@ async fn create(
     fields.check()?;
     let visitor = Visitor {
         kind: match new.visitor.kind {
-            Kind::Unionid => VisitorKind::Unionid,
-            Kind::Openid => VisitorKind::Openid,
+            WechatId::Unionid => VisitorKind::Unionid,
+            WechatId::Openid => VisitorKind::Openid,
         },
         id: new.visitor.id,
     };
@@ -159,7 +159,7 @@ async fn view(ctx: &Ctx, channel: &ChannelId, visited: Visited) -> Result<VisitV
                 qr_code: picture.map(|picture| picture.qr_code.clone()),
                 picture: way.map(|way| slots::picture_path(&way)),
                 until: Some(When(hold.until_ms)),
-                ..none(State::Held, hold.allocation)
+                ..none(VisitState::Held, hold.allocation)
             }
         }
         Visited::Waiting {
@@ -167,11 +167,11 @@ async fn view(ctx: &Ctx, channel: &ChannelId, visited: Visited) -> Result<VisitV
             until_ms,
         } => VisitView {
             until: Some(When(until_ms)),
-            ..none(State::Waiting, allocation)
+            ..none(VisitState::Waiting, allocation)
         },
         Visited::Met { allocation, member } => VisitView {
             member: Some(ctx.userid(&member).await),
-            ..none(State::Met, allocation)
+            ..none(VisitState::Met, allocation)
         },
         // A channel's pool exists; Redis has not heard of it yet.
         Visited::NoPool => {
@@ -194,7 +194,7 @@ async fn view(ctx: &Ctx, channel: &ChannelId, visited: Visited) -> Result<VisitV
 /// How a hold ended.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum End {
+enum VisitEnding {
     /// The customer added the member in time.
     Confirmed,
     /// Nobody came in time.
@@ -209,7 +209,7 @@ enum End {
     Closed,
 }
 
-impl From<VisitEnd> for End {
+impl From<VisitEnd> for VisitEnding {
     fn from(end: VisitEnd) -> Self {
         match end {
             VisitEnd::Confirmed => Self::Confirmed,
@@ -237,7 +237,7 @@ struct VisitRecord {
     ended_at: Option<When>,
     /// Null while it goes on.
     #[schema(required)]
-    ended_as: Option<End>,
+    ended_as: Option<VisitEnding>,
     /// How the customer was found to be this visitor: `visitor`, `slot`, or `time`, which is a guess.
     #[schema(required)]
     matched_by: Option<String>,
@@ -303,7 +303,7 @@ fn record(visit: ledger::Visit) -> VisitRecord {
         began_at: When(visit.began_ms),
         held_until: When(visit.held_until_ms),
         ended_at: visit.ended_ms.map(When),
-        ended_as: visit.ended_as.map(End::from),
+        ended_as: visit.ended_as.map(VisitEnding::from),
         matched_by: visit.matched,
         next_allocation_id: visit.next_allocation.map(|id| id.to_string()),
     }
