@@ -8,7 +8,7 @@
 --           names its holder, else ""
 --
 -- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then three for each
---          request: "ASSIGNED" allocation member | "WAITING" allocation | "ALREADY" allocation member |
+--          request: "ASSIGNED" allocation member | "OFFERED" allocation, member 0x1e until | "WAITING" allocation | "ALREADY" allocation member |
 --          "ECHO" allocation pool | "NO_POOL", or one of them after REPEATED_
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  one open allocation for each pool and subject; nobody is picked who is full, away or blocked; a subject
@@ -72,7 +72,12 @@ local function general(first, out)
       local m, mark = take_turn(p)
       list.dirty = true
       if m then
-        list[#list + 1] = { id = allocation, pool = pool_id, member = m.id, holder = holder, epoch = 0, settled = '0', mark = mark }
+        local given = { id = allocation, pool = pool_id, member = m.id, holder = holder, epoch = 0, settled = '0', mark = mark }
+        list[#list + 1] = given
+        if p.offers then
+          begin_offer(subject, given)
+          return 'OFFERED', allocation, m.id .. RECORD .. whole(given.offer.ends)
+        end
         return 'ASSIGNED', allocation, m.id
       end
       wait(p, subject)
@@ -142,7 +147,7 @@ for i = 3, n_args, 6 do
     v[#v] = nil
     if many then numbers[pool_id] = v end
   end
-  if v[3] == 0 or v[4] > 0 then break end -- nobody can be picked, or somebody waits
+  if v[3] == 0 or v[4] > 0 or v[5] > LEAST then break end -- nobody can be picked, somebody waits, members are asked
   local id, key, popped, class, next_score
   if v[5] == LEAST then
     key = PREFIX .. 'least:' .. pool_id

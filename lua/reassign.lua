@@ -19,6 +19,7 @@
 -- Cost     O((1 + exclude) * log members)
 
 -- include roster_state.lua
+-- include roster_pick_without.lua
 
 return operation('reassign.1', {}, function()
   local allocation, pool_id, subject, to, epoch = ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -36,29 +37,16 @@ return operation('reassign.1', {}, function()
     local l = m.windows and limits_in(m, pool_id)
     if m.load >= m.cap or m.windows and windows_full(m.windows) or l and limits_full(l) then return { 'FULL', '', '' } end
   else
-    local p = pool(pool_id)
-    if not p then return { 'NOBODY', '', '' } end
-    local hidden, left_out = {}, { e.member }
+    local left_out = { e.member }
     for i = 8, #ARGV do left_out[#left_out + 1] = ARGV[i] end
-    for i = 1, #left_out do
-      local x = left_out[i] ~= '' and member(left_out[i])
-      if x and not x.hidden then
-        local places = parse(x)
-        for j = 1, #places do
-          if places[j].pool == pool_id and places[j].within then
-            leave(x, places[j])
-            x.hidden, x.dirty = true, true
-            hidden[#hidden + 1] = { x, places[j] }
-          end
-        end
-      end
-    end
-    m = pick(p)
-    for i = 1, #hidden do enter(hidden[i][1], hidden[i][2]) end
+    for i = 1, e.offer and #e.offer.tried or 0 do left_out[#left_out + 1] = e.offer.tried[i] end
+    m = pick_without(pool_id, left_out)
     if not m then return { 'NOBODY', '', '' } end
   end
   local holder = e.settled == '1' and e.member or e.holder
+  if e.offer then end_offer(subject, e) end
   release(e, subject)
+  e.offer = nil
   e.mark = assign(m, pool_id)
   e.member, e.holder, e.epoch, e.settled, list.dirty = m.id, holder, e.epoch + 1, '0', true
   wake()

@@ -112,8 +112,9 @@ end
 local function uncount(m, e)
   roll(m)
   local w, of_hour, of_day = m.windows, 0, 0
-  if e.ends then
-    local given = e.ends - e.hold
+  -- One that was held and not confirmed, or offered and not accepted, came to nothing.
+  local given = e.ends and e.ends - e.hold or e.offer and e.offer.since
+  if given then
     if given + HOUR_MS >= w.hour_end then of_hour = 1 end
     if given + DAY_MS >= w.day_end then of_day = 1 end
   end

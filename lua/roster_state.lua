@@ -27,7 +27,7 @@ local sub, rep, concat, huge = string.sub, string.rep, table.concat, math.huge
 local PREFIX = sub(KEYS[1], 1, -4)
 local FIELD, RECORD = '\31', '\30'
 local BASE, COUNT, SUM, WAITING, STRATEGY = 1, 2, 3, 4, 5 -- then weight and head score of each class
-local FAIR, LEAST = 1, 2
+local FAIR, LEAST, OFFERS = 1, 2, 10 -- OFFERS is added where members are asked first
 -- Ties: whoever was picked at turn t has TIE + t; a newcomer of turn t, never picked, TIE - t.
 local TIE = 4503599627370496
 
@@ -52,7 +52,8 @@ local function load_pool(id, value)
   if value then
     local v = { unpack_struct('<' .. rep('d', #value / 8), value) }
     v[#v] = nil
-    p = { id = id, v = v }
+    p = { id = id, v = v, offers = v[STRATEGY] > OFFERS }
+    if p.offers then v[STRATEGY] = v[STRATEGY] - OFFERS end
   end
   pools[id] = p
   return p
@@ -65,6 +66,7 @@ local function pool(id)
 end
 
 -- include roster_limits.lua
+-- include roster_offers.lua
 
 local function load_member(id, value)
   local m = false
@@ -211,6 +213,7 @@ local function set_lease(m, lease_end)
     end
     parse(m)
     set(m, m.load, m.tie, m.cap, lease_end, m.blocked)
+    if lease_end == 0 then offers_are_over(m.id) end
   end
 end
 
@@ -280,6 +283,11 @@ local function load_open(subject, value)
       local id, p, m, holder, epoch, settled, hold =
         string.match(record, '^([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([01])(.*)$')
       local e = { id = id, pool = p, member = m, holder = holder, epoch = tonumber(epoch), settled = settled }
+      local offer = string.match(hold, '\31(o[^\31]*)$')
+      if offer then
+        load_offer(e, offer)
+        hold = sub(hold, 1, -2 - #offer)
+      end
       if hold ~= '' then
         local ends, channel, slot, lasts, rest, mark =
           string.match(hold, '^\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31?([^\31]*)$')
@@ -329,7 +337,8 @@ end
 -- Frees what an entry holds: its member's load, or its place in the waiting list.
 local function release(e, subject)
   if e.member == '' then
-    stop_waiting(e.pool, subject)
+    -- A person is to decide: it stands in no list.
+    if not e.offer then stop_waiting(e.pool, subject) end
   else
     take_load(known(e.member), e)
   end
@@ -339,6 +348,7 @@ local function drop(list, at, subject)
   list.dirty = true
   local e = table.remove(list, at)
   if e.ends then end_hold(subject, e) end
+  if e.offer then end_offer(subject, e) end
   release(e, subject)
 end
 
@@ -374,6 +384,9 @@ local function wake()
       if e.ends then
         begin_hold(subject, e)
         whence = RECORD .. whole(e.ends) .. RECORD .. e.slot
+      elseif p.offers then
+        begin_offer(subject, e)
+        whence = whence .. RECORD .. whole(e.offer.ends)
       end
       wake_left = wake_left - 1
       local n = #woken
@@ -438,6 +451,7 @@ local function open_value(list)
       fields[7], fields[8], fields[9], fields[10], fields[11] = whole(e.ends), e.channel, e.slot, whole(e.hold), whole(e.rest)
     end
     if e.mark then fields[#fields + 1] = whole(e.mark) end
+    if e.offer then fields[#fields + 1] = offer_value(e.offer) end
     records[i] = concat(fields, FIELD)
   end
   return concat(records, RECORD)
@@ -459,7 +473,10 @@ local function finish(name, fields)
     if m and m.dirty then put('member:' .. id, member_value(m)) end
   end
   for id, p in pairs(pools) do
-    if p and p.dirty then put('pool:' .. id, pack('<' .. rep('d', #p.v), unpack(p.v))) end
+    if p and p.dirty then
+      if p.offers then p.v[STRATEGY] = p.v[STRATEGY] + OFFERS end
+      put('pool:' .. id, pack('<' .. rep('d', #p.v), unpack(p.v)))
+    end
   end
   for subject, list in pairs(opens) do
     if list.dirty then put('open:' .. subject, open_value(list)) end

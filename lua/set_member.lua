@@ -32,6 +32,7 @@ return operation(ARGV[6] and 'set_member.2' or 'set_member.1', {}, function()
   end
   set(m, m.load, m.tie, cap, m.lease, blocked)
   tidy(m)
+  if blocked ~= '' then offers_are_over(m.id) end
   if member_value(m) == before then return { 'SAME' } end
   wake()
   return { 'CHANGED' }

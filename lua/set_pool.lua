@@ -6,7 +6,8 @@
 -- ARGV[2]   payload  string  into the log, not read
 -- ARGV[3]   pool     string
 -- ARGV[4]   version  integer
--- ARGV[5]   strategy string  weighted_round_robin or least_load, with a + where limits follow
+-- ARGV[5]   strategy string  weighted_round_robin or least_load; then, where members are asked first, @, how long they
+--                    may think, / and how many are asked; then a + where limits follow
 -- ARGV[6..] members  two for each, sorted by id: member, weight in thousandths (at most 16 distinct ones above 0); with a +
 --                    five: also the most at a time, in an hour and on a day, each "" for no limit
 --
@@ -20,7 +21,7 @@
 -- include roster_state.lua
 -- include roster_pool.lua
 
-return operation(sub(ARGV[5], -1) == '+' and 'set_pool.2' or 'set_pool.1', {}, function()
+return operation(string.find(ARGV[5], '[@+]') and 'set_pool.2' or 'set_pool.1', {}, function()
   local id, version, content = ARGV[3], tonumber(ARGV[4]), concat(ARGV, FIELD, 5)
   local strategy = sub(ARGV[5], 1, 10) == 'least_load' and LEAST or FAIR
   local config_key, config = PREFIX .. 'config:' .. id, ARGV[4] .. FIELD .. content
@@ -54,7 +55,13 @@ return operation(sub(ARGV[5], -1) == '+' and 'set_pool.2' or 'set_pool.1', {}, f
   for i = 1, #classes do
     v[#v + 1], v[#v + 2] = classes[i], huge
   end
-  pools[id] = { id = id, v = v, dirty = true }
+  local accept, tries = string.match(ARGV[5], '@(%d+)/(%d+)')
+  if accept then
+    call('SET', PREFIX .. 'offer:' .. id, accept .. FIELD .. tries)
+  else
+    call('DEL', PREFIX .. 'offer:' .. id)
+  end
+  pools[id] = { id = id, v = v, offers = accept ~= nil, dirty = true }
 
   for i = 1, #ids do
     local m, weight = create(ids[i]), weights[ids[i]]

@@ -35,8 +35,8 @@ return operation('settle.2', {}, function()
     wake()
     return { 'VOID', former }
   end
-  -- Only the customer's coming says what becomes of a visit.
-  if e.ends then return { 'UNKNOWN', '' } end
+  -- Only the customer's coming says what becomes of a visit, and the member of an offer.
+  if e.ends or e.offer then return { 'UNKNOWN', '' } end
   if outcome == 'DONE' then
     if former == '' then return { 'UNKNOWN', '' } end
     if e.settled == '1' then return { 'ALREADY', '' } end

@@ -11,6 +11,7 @@ mod id;
 mod limits;
 mod log;
 pub mod model;
+mod offer;
 mod op;
 mod outcome;
 mod pool;
@@ -26,6 +27,7 @@ pub use id::{
 };
 pub use limits::Limits;
 pub use log::LogEntry;
+pub use offer::{MovedOn, OfferRule, Reclaimed, Responded, Response};
 pub use op::{
     Adjustment, Assignment, Closing, Op, PresenceChange, Reassignment, Request, SetMember,
     Settlement, SettlementOutcome,

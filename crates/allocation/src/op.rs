@@ -4,6 +4,7 @@
 use crate::error::Error;
 use crate::id::{AllocationId, MemberId, PoolId, Reason, RequestId, SubjectKey};
 use crate::limits::Limits;
+use crate::offer::Response;
 use crate::pool::{PoolConfig, PoolContent};
 use crate::text::{FIELD, Fields, optional};
 use crate::visit::{Confirmation, SetSlots, Visit};
@@ -147,6 +148,11 @@ pub enum Op {
     },
     SetSlots(SetSlots),
     Adjust(Adjustment),
+    Respond(Response),
+    /// Moves on at most `limit` offers whose time is over.
+    Reclaim {
+        limit: u32,
+    },
     /// Changes nothing; carries a payload into the log.
     Note,
     /// The state was written anew: everybody is off until the next heartbeat.
@@ -166,7 +172,7 @@ impl Op {
             Op::Visit(visits) => visits.len(),
             Op::Confirm(confirmations) => confirmations.len(),
             Op::SetSlots(slots) => slots.add.len() + slots.remove.len(),
-            Op::Wake { limit, .. } | Op::Expire { limit } => {
+            Op::Wake { limit, .. } | Op::Expire { limit } | Op::Reclaim { limit } => {
                 usize::try_from(*limit).unwrap_or(usize::MAX)
             }
             Op::Settle(_)
@@ -174,6 +180,7 @@ impl Op {
             | Op::SetMember(_)
             | Op::RemovePool { .. }
             | Op::Adjust(_)
+            | Op::Respond(_)
             | Op::Note
             | Op::Rebuilt { .. } => 1,
         };
@@ -190,7 +197,7 @@ impl Op {
             Op::Presence(_) => "presence.1",
             Op::SetMember(change) if change.is_by_time() => "set_member.2",
             Op::SetMember(_) => "set_member.1",
-            Op::SetPool(pool) if pool.is_limited() => "set_pool.2",
+            Op::SetPool(pool) if pool.is_more() => "set_pool.2",
             Op::SetPool(_) => "set_pool.1",
             Op::RemovePool { .. } => "remove_pool.1",
             Op::Wake { .. } => "wake.1",
@@ -199,6 +206,8 @@ impl Op {
             Op::Expire { .. } => "expire.1",
             Op::SetSlots(_) => "set_slots.1",
             Op::Adjust(_) => "adjust.1",
+            Op::Respond(_) => "respond.1",
+            Op::Reclaim { .. } => "reclaim.1",
             Op::Note => "note.1",
             Op::Rebuilt { .. } => "rebuilt.1",
         }
@@ -268,7 +277,8 @@ impl Op {
             Op::Confirm(confirmations) => {
                 confirmations.iter().flat_map(Confirmation::args).collect()
             }
-            Op::Expire { limit } => vec![limit.to_string()],
+            Op::Expire { limit } | Op::Reclaim { limit } => vec![limit.to_string()],
+            Op::Respond(response) => response.args(),
             Op::SetSlots(slots) => slots.args(),
             Op::Adjust(adjustment) => vec![
                 adjustment.pool.to_string(),
@@ -338,6 +348,10 @@ impl Op {
                 limit: fields.parse()?,
             },
             "set_slots.1" => Op::SetSlots(SetSlots::parse(&mut fields)?),
+            "respond.1" => Op::Respond(Response::parse(&mut fields)?),
+            "reclaim.1" => Op::Reclaim {
+                limit: fields.parse()?,
+            },
             "adjust.1" => Op::Adjust(Adjustment {
                 pool: fields.parse()?,
                 member: fields.parse()?,

@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use crate::id::{AllocationId, MemberId, PoolId, SlotId, SubjectKey};
+use crate::offer::{Reclaimed, Responded};
 use crate::op::Op;
 use crate::text::{Fields, join, optional};
 use crate::visit::{Confirmed, Expired, SlotsChange, Visited};
@@ -13,6 +14,12 @@ pub enum Decision {
     Assigned {
         allocation: AllocationId,
         member: MemberId,
+    },
+    /// A member is asked, until a time.
+    Offered {
+        allocation: AllocationId,
+        member: MemberId,
+        until_ms: u64,
     },
     /// Nobody is free: it stands in the pool's waiting list.
     Waiting { allocation: AllocationId },
@@ -43,6 +50,8 @@ pub struct Woken {
     pub holder: Option<MemberId>,
     /// It is a visitor, who is held now.
     pub hold: Option<WokenHold>,
+    /// The member is asked, until this time.
+    pub offer_until_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,19 +60,20 @@ pub struct WokenHold {
     pub slot: Option<SlotId>,
 }
 
-/// Begins the last field of a woken visitor: end of the hold and slot stand where others have their holder.
-const HOLD: char = '\u{1e}';
+/// In the last field of a woken subject: behind its holder the end of an offer; or nothing, the end of a visitor's hold and
+/// his slot.
+const INNER: char = '\u{1e}';
 
 impl Woken {
     fn fields(&self) -> [String; 5] {
-        let last = match &self.hold {
-            Some(hold) => format!(
-                "{HOLD}{}{HOLD}{}",
-                hold.until_ms,
-                optional(hold.slot.as_ref())
-            ),
-            None => optional(self.holder.as_ref()),
-        };
+        let mut last = optional(self.holder.as_ref());
+        if let Some(until_ms) = self.offer_until_ms {
+            last.push_str(&format!("{INNER}{until_ms}"));
+        }
+        if let Some(hold) = &self.hold {
+            let slot = optional(hold.slot.as_ref());
+            last = format!("{INNER}{}{INNER}{slot}", hold.until_ms);
+        }
         [
             self.allocation.to_string(),
             self.pool.to_string(),
@@ -81,25 +91,26 @@ impl Woken {
             member: fields.parse()?,
             holder: None,
             hold: None,
+            offer_until_ms: None,
         };
         let last = fields.next()?;
-        let unreadable = |_| Error::unreadable("woken", last);
-        match last.strip_prefix(HOLD) {
-            Some(hold) => {
-                let (until, slot) = hold
-                    .split_once(HOLD)
-                    .ok_or_else(|| Error::unreadable("woken", last))?;
-                let until_ms = until
-                    .parse()
-                    .map_err(|_| Error::unreadable("woken", last))?;
-                let slot = match slot {
-                    "" => None,
-                    slot => Some(slot.parse().map_err(unreadable)?),
-                };
+        let unreadable = || Error::unreadable("woken", last);
+        let mut parts = last.split(INNER);
+        let holder = parts.next().filter(|holder| !holder.is_empty());
+        woken.holder = holder
+            .map(|holder| holder.parse().map_err(|_| unreadable()))
+            .transpose()?;
+        let Some(until) = parts.next() else {
+            return Ok(woken);
+        };
+        let until_ms = until.parse().map_err(|_| unreadable())?;
+        match parts.next() {
+            None => woken.offer_until_ms = Some(until_ms),
+            Some(slot) => {
+                let slot = (!slot.is_empty()).then(|| slot.parse());
+                let slot = slot.transpose().map_err(|_| unreadable())?;
                 woken.hold = Some(WokenHold { until_ms, slot });
             }
-            None if last.is_empty() => {}
-            None => woken.holder = Some(last.parse().map_err(unreadable)?),
         }
         Ok(woken)
     }
@@ -236,6 +247,8 @@ pub enum Answer {
     },
     Slots(SlotsChange),
     Adjusted(Adjusted),
+    Responded(Responded),
+    Reclaimed(Vec<Reclaimed>),
     /// Presence, wake, note, rebuilt: nothing beyond the woken.
     Ok,
 }
@@ -326,6 +339,10 @@ impl Outcome {
             }
             Answer::Slots(change) => {
                 fields.extend([change.added.to_string(), change.removed.to_string()]);
+            }
+            Answer::Responded(responded) => fields.extend(responded.fields()),
+            Answer::Reclaimed(reclaimed) => {
+                fields.extend(reclaimed.iter().flat_map(Reclaimed::fields));
             }
             Answer::Adjusted(adjusted) => fields.push(adjusted.word().to_owned()),
             Answer::Ok => {}
@@ -428,6 +445,14 @@ fn parse_answer(op: &Op, fields: &mut Fields<'_>) -> Result<Answer, Error> {
             }
             Answer::Expired { taken, expired }
         }
+        Op::Respond(_) => Answer::Responded(Responded::parse(fields)?),
+        Op::Reclaim { .. } => {
+            let mut reclaimed = Vec::new();
+            while !fields.is_empty() {
+                reclaimed.push(Reclaimed::parse(fields)?);
+            }
+            Answer::Reclaimed(reclaimed)
+        }
         Op::Adjust(_) => Answer::Adjusted(Adjusted::parse(fields.next()?)?),
         Op::SetSlots(_) => Answer::Slots(SlotsChange {
             added: fields.parse()?,
@@ -461,6 +486,15 @@ pub(crate) fn decision_fields(decision: &Decision) -> [String; 3] {
             allocation.to_string(),
             member.to_string(),
         ],
+        Decision::Offered {
+            allocation,
+            member,
+            until_ms,
+        } => [
+            "OFFERED".into(),
+            allocation.to_string(),
+            format!("{member}{INNER}{until_ms}"),
+        ],
         Decision::Waiting { allocation } => {
             ["WAITING".into(), allocation.to_string(), String::new()]
         }
@@ -491,6 +525,17 @@ pub(crate) fn parse_decision(fields: &mut Fields<'_>) -> Result<Decision, Error>
             allocation: fields.parse()?,
             member: fields.parse()?,
         },
+        "OFFERED" => {
+            let allocation = fields.parse()?;
+            let text = fields.next()?;
+            let unreadable = || Error::unreadable("offered", text);
+            let (member, until) = text.split_once(INNER).ok_or_else(unreadable)?;
+            Decision::Offered {
+                allocation,
+                member: member.parse().map_err(|_| unreadable())?,
+                until_ms: until.parse().map_err(|_| unreadable())?,
+            }
+        }
         "WAITING" => {
             let allocation = fields.parse()?;
             fields.next()?;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::id::{MemberId, PoolId};
 use crate::limits::Limits;
+use crate::offer::OfferRule;
 use crate::text::{Fields, optional};
 use crate::weight::Weight;
 use crate::{MAX_MEMBERS, MAX_WEIGHTS};
@@ -47,8 +48,13 @@ pub(crate) struct PoolContent {
     pub(crate) members: Vec<(MemberId, Weight)>,
     /// Of those who have any here, beside those over all pools.
     pub(crate) limits: BTreeMap<MemberId, Limits>,
+    /// Members are asked before they are given anybody.
+    pub(crate) offer: Option<OfferRule>,
 }
 
+/// Behind the name of the strategy, and between its two numbers: how offers are made.
+const OFFERS: char = '@';
+const TRIES: char = '/';
 /// Behind the name of the strategy: three limits follow each weight.
 const LIMITED: char = '+';
 
@@ -57,6 +63,10 @@ impl PoolContent {
     pub(crate) fn args(&self) -> Vec<String> {
         let limited = !self.limits.is_empty();
         let mut strategy = self.strategy.as_str().to_owned();
+        if let Some(rule) = &self.offer {
+            let (accept_ms, tries) = (rule.accept_ms, rule.tries);
+            strategy.push_str(&format!("{OFFERS}{accept_ms}{TRIES}{tries}"));
+        }
         if limited {
             strategy.push(LIMITED);
         }
@@ -78,10 +88,16 @@ impl PoolContent {
     pub(crate) fn parse(fields: &mut Fields<'_>) -> Result<Self, Error> {
         let word = fields.next()?;
         let plain = word.strip_suffix(LIMITED);
+        let word = plain.unwrap_or(word);
+        let (strategy, offer) = match word.split_once(OFFERS) {
+            Some((strategy, rule)) => (strategy, Some(read_rule(rule)?)),
+            None => (word, None),
+        };
         let mut content = Self {
-            strategy: Strategy::parse(plain.unwrap_or(word))?,
+            strategy: Strategy::parse(strategy)?,
             members: Vec::new(),
             limits: BTreeMap::new(),
+            offer,
         };
         while !fields.is_empty() {
             let member: MemberId = fields.parse()?;
@@ -100,6 +116,15 @@ impl PoolContent {
         }
         Ok(content)
     }
+}
+
+fn read_rule(text: &str) -> Result<OfferRule, Error> {
+    let unreadable = || Error::unreadable("offers", text);
+    let (accept_ms, tries) = text.split_once(TRIES).ok_or_else(unreadable)?;
+    Ok(OfferRule {
+        accept_ms: accept_ms.parse().map_err(|_| unreadable())?,
+        tries: tries.parse().map_err(|_| unreadable())?,
+    })
 }
 
 /// A pool's whole configuration.
@@ -121,6 +146,7 @@ impl PoolConfig {
             strategy,
             members: members.into_iter().collect(),
             limits: BTreeMap::new(),
+            offer: None,
         };
         Self::of(pool, version, content)
     }
@@ -179,7 +205,19 @@ impl PoolConfig {
         self.content.limits.get(member).copied().unwrap_or_default()
     }
 
-    pub(crate) fn is_limited(&self) -> bool {
-        !self.content.limits.is_empty()
+    /// Members are asked first, in this way.
+    #[must_use]
+    pub fn with_offers(mut self, rule: Option<OfferRule>) -> Self {
+        self.content.offer = rule;
+        self
+    }
+
+    pub fn offers(&self) -> Option<OfferRule> {
+        self.content.offer
+    }
+
+    /// It says more than strategy and weights.
+    pub(crate) fn is_more(&self) -> bool {
+        !self.content.limits.is_empty() || self.content.offer.is_some()
     }
 }

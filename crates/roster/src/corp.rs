@@ -3,8 +3,8 @@
 use allocation::{
     Adjusted, Adjustment, Answer, Closed, Closing, Confirmation, Confirmed, CorpId, Decision,
     Expired, MAX_BATCH, MAX_EXCLUDED, MemberChange, Op, Outcome, PoolChange, PoolConfig, PoolId,
-    PresenceChange, Reassigned, Reassignment, Request, SetMember, SetSlots, Settled, Settlement,
-    SlotsChange, Visit, Visited,
+    PresenceChange, Reassigned, Reassignment, Reclaimed, Request, Responded, Response, SetMember,
+    SetSlots, Settled, Settlement, SlotsChange, Visit, Visited,
 };
 
 use crate::call::{self, Applied};
@@ -286,6 +286,41 @@ impl<C: Connection> CorpRoster<C> {
             self.apply(&op, payload, now_ms).await?,
             |answer| match answer {
                 Answer::Adjusted(adjusted) => Some(adjusted),
+                _ => None,
+            },
+        )
+    }
+
+    /// A member accepts or declines an offer.
+    pub async fn respond(
+        &self,
+        response: Response,
+        payload: &str,
+        now_ms: Option<u64>,
+    ) -> Result<Applied<Responded>, Error> {
+        let op = Op::Respond(response);
+        pick(
+            self.apply(&op, payload, now_ms).await?,
+            |answer| match answer {
+                Answer::Responded(responded) => Some(responded),
+                _ => None,
+            },
+        )
+    }
+
+    /// Moves on offers whose time is over: at most `limit`, at most [`MAX_WAKE`](allocation::MAX_WAKE).
+    pub async fn reclaim(
+        &self,
+        limit: u32,
+        payload: &str,
+        now_ms: Option<u64>,
+    ) -> Result<Applied<Vec<Reclaimed>>, Error> {
+        let limit = limit.min(allocation::MAX_WAKE as u32);
+        let op = Op::Reclaim { limit };
+        pick(
+            self.apply(&op, payload, now_ms).await?,
+            |answer| match answer {
+                Answer::Reclaimed(reclaimed) => Some(reclaimed),
                 _ => None,
             },
         )

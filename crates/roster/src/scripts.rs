@@ -15,9 +15,18 @@ macro_rules! lua {
 }
 
 /// What a line `-- include <file>` stands for; an included file may include a later one.
-const INCLUDES: [(&str, &str); 6] = [
+const INCLUDES: [(&str, &str); 9] = [
     ("-- include roster_state.lua\n", lua!("roster_state.lua")),
     ("-- include roster_limits.lua\n", lua!("roster_limits.lua")),
+    ("-- include roster_offers.lua\n", lua!("roster_offers.lua")),
+    (
+        "-- include roster_pick_without.lua\n",
+        lua!("roster_pick_without.lua"),
+    ),
+    (
+        "-- include roster_move_on.lua\n",
+        lua!("roster_move_on.lua"),
+    ),
     ("-- include roster_visits.lua\n", lua!("roster_visits.lua")),
     ("-- include roster_credit.lua\n", lua!("roster_credit.lua")),
     ("-- include roster_pool.lua\n", lua!("roster_pool.lua")),
@@ -115,6 +124,8 @@ scripts!(
     expire,
     set_slots,
     adjust,
+    respond,
+    reclaim,
     note,
     rebuild_begin,
     rebuild_wipe,
@@ -142,6 +153,8 @@ impl Scripts {
             Op::Expire { .. } => &self.expire,
             Op::SetSlots(_) => &self.set_slots,
             Op::Adjust(_) => &self.adjust,
+            Op::Respond(_) => &self.respond,
+            Op::Reclaim { .. } => &self.reclaim,
             Op::Note => &self.note,
             Op::Rebuilt { .. } => &self.rebuild_open,
         }

@@ -39,6 +39,7 @@ impl Call<'_> {
     pub(super) fn drop_open(&mut self, open: &Open, subject: &SubjectKey) {
         self.take_out(subject, &open.pool);
         self.end_hold(subject, open);
+        self.end_offer(subject, open);
         self.release(open, subject);
     }
 

@@ -36,6 +36,11 @@ impl Call<'_> {
         if !same {
             self.rebuild_pool(&config.pool, &content, stored_content);
         }
+        let rules = &mut self.corp.offers.rules;
+        match content.offer {
+            Some(rule) => rules.insert(config.pool.clone(), rule),
+            None => rules.remove(&config.pool),
+        };
         let config_now = Config {
             version: config.version,
             content: Some(content),
@@ -61,6 +66,7 @@ impl Call<'_> {
         }
         self.vacate(pool, &content);
         self.corp.pools.remove(pool);
+        self.corp.offers.rules.remove(pool);
         for (id, _) in &content.members {
             self.tidy(id);
         }

@@ -238,6 +238,7 @@ impl Call<'_> {
             settled: true,
             hold: None,
             mark,
+            offer: None,
         });
     }
 

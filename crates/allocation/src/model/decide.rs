@@ -60,8 +60,7 @@ impl Call<'_> {
             };
         }
         let (member, mark) = self.take_turn(&request.pool, request.subject);
-        let list = self.corp.opens.entry(request.subject).or_default();
-        list.push(Open {
+        let mut open = Open {
             id: request.allocation,
             pool: request.pool.clone(),
             member: member.clone(),
@@ -70,11 +69,21 @@ impl Call<'_> {
             settled: false,
             hold: None,
             mark,
-        });
+            offer: None,
+        };
+        self.begin_offer(&request.subject, &mut open);
+        let until_ms = open.offer.as_ref().map(|offer| offer.until_ms);
+        let list = self.corp.opens.entry(request.subject).or_default();
+        list.push(open);
         let allocation = request.allocation;
-        match member {
-            Some(member) => Decision::Assigned { allocation, member },
-            None => Decision::Waiting { allocation },
+        match (member, until_ms) {
+            (Some(member), Some(until_ms)) => Decision::Offered {
+                allocation,
+                member,
+                until_ms,
+            },
+            (Some(member), None) => Decision::Assigned { allocation, member },
+            (None, _) => Decision::Waiting { allocation },
         }
     }
 

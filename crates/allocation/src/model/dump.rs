@@ -16,6 +16,9 @@ use crate::text::{join, optional};
 
 pub(super) const RECORD: char = '\u{1e}';
 
+/// Added to the strategy of a pool that asks its members first.
+pub(super) const OFFERS: f64 = 10.0;
+
 pub(super) fn strategy_number(strategy: Strategy) -> f64 {
     match strategy {
         Strategy::WeightedRoundRobin => 1.0,
@@ -58,7 +61,11 @@ impl Corp {
             let n_waiting = self.waiting.get(id).map_or(0, |list| list.len());
             keys.insert(
                 format!("pool:{id}"),
-                Value::Bytes(pool_bytes(pool, n_waiting)),
+                Value::Bytes(pool_bytes(
+                    pool,
+                    n_waiting,
+                    self.offers.rules.contains_key(id),
+                )),
             );
             put_orders(&mut keys, id, pool);
         }
@@ -68,6 +75,7 @@ impl Corp {
             keys.insert(format!("open:{subject}"), Value::Bytes(text.into_bytes()));
         }
         self.dump_visits(&mut keys);
+        self.dump_offers(&mut keys);
         for (id, request) in &self.requests {
             if !request.is_over(self.at_ms) {
                 let text = request_text(request);
@@ -183,13 +191,13 @@ fn place_limits(limits: Option<&PlaceLimits>) -> Vec<u8> {
     ])
 }
 
-fn pool_bytes(pool: &Pool, n_waiting: usize) -> Vec<u8> {
+fn pool_bytes(pool: &Pool, n_waiting: usize, offers: bool) -> Vec<u8> {
     let mut numbers = vec![
         pool.base,
         pool.count as f64,
         pool.sum as f64,
         n_waiting as f64,
-        strategy_number(pool.strategy),
+        strategy_number(pool.strategy) + if offers { OFFERS } else { 0.0 },
     ];
     for class in &pool.classes {
         numbers.extend([class.weight.as_f64(), class.head()]);
@@ -225,6 +233,9 @@ fn open_text(open: &Open) -> String {
     }
     if let Some(mark) = open.mark {
         fields.push(mark.to_string());
+    }
+    if let Some(offer) = &open.offer {
+        fields.push(super::offer_dump::offer_text(offer));
     }
     join(&fields)
 }

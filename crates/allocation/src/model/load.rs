@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::configure::Config;
-use super::dump::{RECORD, strategy_number};
+use super::dump::{OFFERS, RECORD, strategy_number};
 use super::member::{Member, Place};
+use super::offer_dump::{OFFER, read_offer};
 use super::pool::{Class, Pool, Score};
 use super::slots::Hold;
 use super::windows::{PlaceLimits, Windows};
@@ -63,6 +64,7 @@ impl Corp {
                 let list = records.collect::<Result<_, _>>()?;
                 self.opens.insert(subject.parse()?, list);
             }
+            Some(("offer", pool)) => self.read_offer_rule(pool, text(bytes)?)?,
             Some(("past", subject)) => self.read_pasts(subject, text(bytes)?)?,
             Some(("slot", id)) => self.read_slot(id, text(bytes)?)?,
             Some(("request", id)) => {
@@ -80,6 +82,8 @@ impl Corp {
                     self.leases.insert((*end as u64, text(member)?.parse()?));
                 }
             }
+            None if key == "offers" => self.read_offers(entries)?,
+            Some(("offered", member)) => self.read_offered(member, entries)?,
             None if key == "alarms" => {
                 for (member, end) in entries {
                     self.alarms.insert((*end as u64, text(member)?.parse()?));
@@ -192,7 +196,7 @@ impl<'a> Reader<'a> {
     }
 
     fn strategy(&mut self) -> Result<Strategy, Error> {
-        let number = self.number()?;
+        let number = self.number()? % OFFERS;
         let all = [Strategy::WeightedRoundRobin, Strategy::LeastLoad];
         let strategy = all.into_iter().find(|one| strategy_number(*one) == number);
         strategy.ok_or_else(|| unreadable("strategy"))
@@ -288,7 +292,6 @@ fn read_config(text: &str) -> Result<Config, Error> {
 }
 
 fn read_open(text: &str) -> Result<Open, Error> {
-    let n = text.split(FIELD).count();
     let mut fields = Fields::new("open", text);
     let mut open = Open {
         id: fields.parse()?,
@@ -299,8 +302,10 @@ fn read_open(text: &str) -> Result<Open, Error> {
         settled: fields.next()? == "1",
         hold: None,
         mark: None,
+        offer: None,
     };
-    if n >= 11 {
+    let n_more = text.split(FIELD).count() - 6;
+    if n_more >= 5 {
         open.hold = Some(Hold {
             until_ms: fields.parse()?,
             channel: fields.parse()?,
@@ -309,10 +314,16 @@ fn read_open(text: &str) -> Result<Open, Error> {
             rest_ms: fields.parse()?,
         });
     }
-    if !fields.is_empty() {
-        open.mark = Some(fields.parse()?);
+    while !fields.is_empty() {
+        let field = fields.next()?;
+        match field.strip_prefix(OFFER) {
+            Some(offer) => open.offer = Some(read_offer(offer)?),
+            None => {
+                let mark = field.parse().map_err(|_| unreadable("a mark"))?;
+                open.mark = Some(mark);
+            }
+        }
     }
-    fields.end()?;
     Ok(open)
 }
 

@@ -191,10 +191,11 @@ impl Call<'_> {
         mark
     }
 
-    /// One of the pool less. One that was held and not confirmed came to nothing: it is as if it had not been given.
+    /// One of the pool less. One that was held and not confirmed, or offered and not accepted, came to nothing: it is as if it had not been given.
     pub(super) fn take_load(&mut self, id: &MemberId, open: &Open) {
         let (now_ms, mark) = (self.now_ms, open.mark);
         let unused = open.hold.as_ref().map(|hold| hold.until_ms - hold.hold_ms);
+        let unused = unused.or(open.offer.as_ref().map(|offer| offer.since_ms));
         self.change(id, |member| {
             member.load -= 1;
             member.uncount(&open.pool, mark, unused, now_ms);
@@ -237,6 +238,9 @@ impl Call<'_> {
                 self.corp.leases.insert((lease_ms, id.clone()));
             }
             self.change(id, |member| member.lease_ms = lease_ms);
+            if lease_ms == 0 {
+                self.offers_are_over(id);
+            }
         }
     }
 }

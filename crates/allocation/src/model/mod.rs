@@ -13,6 +13,10 @@ mod decide;
 mod dump;
 mod load;
 mod member;
+mod offer;
+mod offer_dump;
+#[cfg(test)]
+mod offer_tests;
 mod pick;
 mod pool;
 mod presence;
@@ -39,6 +43,7 @@ use crate::{MAX_LEASE_ENDS, MAX_WAKE, REQUEST_MEMORY_MS};
 
 use configure::Config;
 use member::Member;
+use offer::{Offer, Offers};
 use pool::Pool;
 use slots::{Hold, Slots};
 use waiting::Waiting;
@@ -68,6 +73,7 @@ pub struct Corp {
     /// The same by age, to forget them.
     requests_by_age: BTreeSet<(u64, RequestId)>,
     slots: Slots,
+    offers: Offers,
 }
 
 /// An open or waiting allocation.
@@ -86,6 +92,8 @@ struct Open {
     hold: Option<Hold>,
     /// What counts it in its member's limits of the pool.
     mark: Option<u64>,
+    /// Its member has not accepted it yet, or a person must decide.
+    offer: Option<Offer>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -219,6 +227,8 @@ impl Call<'_> {
             Op::Expire { limit } => self.expire(*limit),
             Op::SetSlots(change) => Answer::Slots(self.set_slots(change)),
             Op::Adjust(adjustment) => Answer::Adjusted(self.adjust(adjustment)),
+            Op::Respond(response) => Answer::Responded(self.respond(response)),
+            Op::Reclaim { limit } => self.reclaim(*limit),
             Op::Note => Answer::Ok,
             Op::Rebuilt { .. } => self.all_off(),
         }

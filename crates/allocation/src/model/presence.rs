@@ -36,6 +36,9 @@ impl Call<'_> {
             }
         });
         self.tidy(&change.member);
+        if change.blocked.is_some() {
+            self.offers_are_over(&change.member);
+        }
         if *self.corp.member(&change.member) == before {
             return MemberChange::Same;
         }

@@ -1,7 +1,7 @@
 //! Giving an allocation to another member.
 
 use super::Call;
-use crate::id::MemberId;
+use crate::id::{MemberId, PoolId};
 use crate::op::Reassignment;
 use crate::outcome::Reassigned;
 
@@ -37,8 +37,10 @@ impl Call<'_> {
                 to.clone()
             }
             None => {
-                let left_out = open.member.iter().chain(&reassignment.exclude);
-                match self.pick_without(reassignment, left_out.cloned().collect()) {
+                let tried = open.offer.iter().flat_map(|offer| &offer.tried);
+                let left_out = open.member.iter().chain(&reassignment.exclude).chain(tried);
+                let left_out = left_out.cloned().collect();
+                match self.pick_without(&reassignment.pool, left_out) {
                     Some(member) => member,
                     None => return Reassigned::Nobody,
                 }
@@ -48,7 +50,9 @@ impl Call<'_> {
             // The customer had come to him; now he is the one who gives.
             open.holder = open.member.clone();
         }
+        self.end_offer(subject, &open);
         self.release(&open, subject);
+        open.offer = None;
         open.mark = self.assign(&member, &reassignment.pool);
         open.member = Some(member.clone());
         open.epoch += 1;
@@ -60,12 +64,11 @@ impl Call<'_> {
     }
 
     /// Whoever is left out is away for the moment of the pick: he earns nothing by it and loses nothing.
-    fn pick_without(
+    pub(super) fn pick_without(
         &mut self,
-        reassignment: &Reassignment,
+        pool: &PoolId,
         left_out: Vec<MemberId>,
     ) -> Option<MemberId> {
-        let pool = &reassignment.pool;
         if !self.corp.pools.contains_key(pool) {
             return None;
         }

@@ -61,6 +61,7 @@ impl Call<'_> {
                 rest_ms: hold.rest_ms,
             }),
             mark,
+            offer: None,
         });
     }
 

@@ -22,8 +22,9 @@ impl Call<'_> {
         {
             return Settled::Stale { member: former };
         }
-        if open.hold.is_some() && !matches!(outcome, SettlementOutcome::Void(_)) {
-            // Only the customer's coming says what becomes of a visit.
+        let is_open_ended = open.hold.is_some() || open.offer.is_some();
+        if is_open_ended && !matches!(outcome, SettlementOutcome::Void(_)) {
+            // Only the customer's coming says what becomes of a visit, and the member of an offer.
             return Settled::Unknown;
         }
         match outcome {

@@ -59,6 +59,8 @@ pub struct AllocationView {
     pub settled: bool,
     /// It is a visit's.
     pub hold: Option<HoldView>,
+    /// When the offer ends that is not answered; 0: a person must decide.
+    pub offer_until_ms: Option<u64>,
 }
 
 /// What a visit has for a time.
@@ -137,6 +139,7 @@ impl Corp {
                 holder: open.holder.clone(),
                 epoch: open.epoch,
                 settled: open.settled,
+                offer_until_ms: open.offer.as_ref().map(|offer| offer.until_ms),
                 hold: open.hold.as_ref().map(|hold| HoldView {
                     until_ms: hold.until_ms,
                     channel: hold.channel.clone(),
@@ -173,6 +176,7 @@ impl Corp {
             for (i, open) in list.iter().enumerate() {
                 match &open.member {
                     Some(member) => *loads.entry(member).or_default() += 1,
+                    None if open.offer.is_some() => {}
                     None => *n_waiting.entry(&open.pool).or_default() += 1,
                 }
                 if list[..i].iter().any(|other| other.pool == open.pool) {
@@ -200,6 +204,7 @@ impl Corp {
         }
         problems.extend(self.problems_of_visits());
         problems.extend(self.problems_of_limits());
+        problems.extend(self.problems_of_offers());
         for (id, pool) in &self.pools {
             let shares = self.shares(id).unwrap_or_default();
             let eligible = shares.iter().filter(|share| share.eligible);
@@ -307,6 +312,37 @@ impl Corp {
         }
         if !alarms.is_empty() {
             problems.push(format!("{} alarms of nobody", alarms.len()));
+        }
+        problems
+    }
+
+    fn problems_of_offers(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let mut names = std::collections::BTreeSet::new();
+        for (subject, list) in &self.opens {
+            for open in list {
+                let Some(offer) = &open.offer else { continue };
+                let name = super::offer::offer_name(subject, &open.pool);
+                match &open.member {
+                    None if offer.is_for_a_person() => continue,
+                    None => problems.push(format!("nobody is asked about {subject}")),
+                    Some(member) => {
+                        let of = self.offers.of.get(member);
+                        if !of.is_some_and(|names| names.contains(&name)) {
+                            problems.push(format!("{member} does not know of his offer"));
+                        }
+                    }
+                }
+                if !self.offers.end_of.contains_key(&name) {
+                    problems.push(format!("the offer of {subject} has no end"));
+                }
+                names.insert(name);
+            }
+        }
+        let of: usize = self.offers.of.values().map(|names| names.len()).sum();
+        if names.len() != self.offers.ends.len() || names.len() != of {
+            let ends = self.offers.ends.len();
+            problems.push(format!("{} offers, {ends} ends, {of} known", names.len()));
         }
         problems
     }

@@ -45,6 +45,7 @@ impl Call<'_> {
                 rest_ms: visit.rest_ms,
             }),
             mark,
+            offer: None,
         };
         if open.member.is_some() {
             self.begin_hold(&visit.subject, &mut open);

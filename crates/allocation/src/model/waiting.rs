@@ -70,6 +70,8 @@ impl Call<'_> {
     pub(super) fn release(&mut self, open: &Open, subject: &SubjectKey) {
         match &open.member {
             Some(member) => self.take_load(member, open),
+            // A person is to decide: it stands in no list.
+            None if open.offer.is_some() => {}
             None => self.stop_waiting(&open.pool, subject),
         }
     }
@@ -94,6 +96,9 @@ impl Call<'_> {
                     open.member = Some(member.clone());
                     open.mark = mark;
                     self.begin_hold(&subject, &mut open);
+                    if open.hold.is_none() {
+                        self.begin_offer(&subject, &mut open);
+                    }
                     self.put(&subject, open.clone());
                     self.wake_left -= 1;
                     self.woken.push(Woken {
@@ -102,6 +107,7 @@ impl Call<'_> {
                         subject,
                         member,
                         holder: open.holder,
+                        offer_until_ms: open.offer.as_ref().map(|offer| offer.until_ms),
                         hold: open.hold.map(|hold| WokenHold {
                             until_ms: hold.until_ms,
                             slot: hold.slot,

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use allocation::model::Corp;
 use allocation::{
-    Adjustment, Assignment, ChannelId, Closing, Confirmation, Limits, PoolConfig, Reassignment,
-    RequestId, SetSlots, Settlement, SlotId, Visit,
+    Adjustment, Assignment, ChannelId, Closing, Confirmation, Limits, OfferRule, PoolConfig,
+    Reassignment, RequestId, Response, SetSlots, Settlement, SlotId, Visit,
 };
 use allocation::{
     Dump, Op, PresenceChange, SetMember, SettlementOutcome, Strategy as Rule, Weight,
@@ -33,7 +33,15 @@ const STEPS: [u64; 8] = [0, 0, 1, 1000, 1000, 60_000, HOUR, 30 * HOUR];
 #[derive(Debug, Clone)]
 enum Step {
     Op(Op),
-    SetPool(usize, i64, Rule, Vec<(usize, usize, Limits)>),
+    SetPool(
+        usize,
+        i64,
+        Rule,
+        Vec<(usize, usize, Limits)>,
+        Option<OfferRule>,
+    ),
+    /// To one of the offers, mostly.
+    Respond(Index, u8, bool),
     /// The day ends so long after now.
     SetMember(SetMember, Option<u64>),
     RemovePool(usize, i64),
@@ -164,6 +172,11 @@ fn limits(likely: f64) -> impl Strategy<Value = Limits> {
 fn step() -> impl Strategy<Value = Step> {
     let strategy = select(vec![Rule::WeightedRoundRobin, Rule::LeastLoad]);
     let members = vec((member_id(), 0..WEIGHTS.len(), limits(0.25)), 0..7);
+    let offers = proptest::option::weighted(
+        0.5,
+        (select(vec![1000, 60_000, HOUR]), 1..4u32)
+            .prop_map(|(accept_ms, tries)| OfferRule { accept_ms, tries }),
+    );
     let presence = vec(
         (
             member_id(),
@@ -199,8 +212,14 @@ fn step() -> impl Strategy<Value = Step> {
             },
             day_end,
         )),
-        3 => (0..POOLS.len(), -1..3i64, strategy, members)
-            .prop_map(|(pool, version, strategy, members)| Step::SetPool(pool, version, strategy, members)),
+        3 => (0..POOLS.len(), -1..3i64, strategy, members, offers).prop_map(
+            |(pool, version, strategy, members, offers)| {
+                Step::SetPool(pool, version, strategy, members, offers)
+            }
+        ),
+        8 => (any::<Index>(), 0..8u8, any::<bool>())
+            .prop_map(|(which, other, accepts)| Step::Respond(which, other, accepts)),
+        3 => (0..20u32).prop_map(|limit| Step::Op(Op::Reclaim { limit })),
         1 => (0..POOLS.len(), -1..2i64).prop_map(|(pool, version)| Step::RemovePool(pool, version)),
         4 => (any::<Index>(), proptest::option::of(member_id()), vec(member_id(), 0..4), any::<bool>())
             .prop_map(|(which, to, exclude, stale)| Step::Reassign(which, to, exclude, stale)),
@@ -245,7 +264,7 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
             Op::Presence(changes)
         }
         Step::Op(op) => op,
-        Step::SetPool(name, change, strategy, members) => {
+        Step::SetPool(name, change, strategy, members, offers) => {
             let mut seen = BTreeSet::new();
             let members = members.into_iter().filter(|(who, ..)| seen.insert(*who));
             let (members, limits): (Vec<(_, Weight)>, Vec<_>) = members
@@ -256,7 +275,7 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
                 .unzip();
             let version = next_version(name, change);
             let config = PoolConfig::new(pool(POOLS[name]), version, strategy, members);
-            Op::SetPool(config.unwrap().with_limits(limits))
+            Op::SetPool(config.unwrap().with_limits(limits).with_offers(offers))
         }
         Step::SetMember(change, day_end) => Op::SetMember(SetMember {
             day_end_ms: day_end.map(|after| twin.now + after),
@@ -309,6 +328,26 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
             };
             asked.member = seen.filter(|_| other > 0).unwrap_or(asked.member);
             Op::Confirm(vec![asked])
+        }
+        Step::Respond(which, other, accepts) => {
+            let all: Vec<_> = twin.model.allocations().collect();
+            let offers: Vec<_> = all
+                .iter()
+                .filter(|open| open.offer_until_ms.is_some())
+                .collect();
+            let of = match other {
+                0 => all.iter().collect(),
+                _ => offers,
+            };
+            let open = (!of.is_empty()).then(|| of[which.index(of.len())])?;
+            Op::Respond(Response {
+                allocation: open.allocation,
+                pool: open.pool.clone(),
+                subject: open.subject,
+                member: open.member.clone().unwrap_or_else(|| member("m1")),
+                epoch: open.epoch + u64::from(other == 1),
+                declined: (!accepts).then(|| reason("busy")),
+            })
         }
         Step::Settle(which, outcome, who, known) => {
             let open = open(which)?;

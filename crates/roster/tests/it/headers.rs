@@ -4,7 +4,7 @@ use std::path::Path;
 
 use test_redis::lua_header_problems;
 
-const OPERATIONS: [&str; 15] = [
+const OPERATIONS: [&str; 17] = [
     "decide",
     "close",
     "settle",
@@ -19,6 +19,8 @@ const OPERATIONS: [&str; 15] = [
     "expire",
     "set_slots",
     "adjust",
+    "respond",
+    "reclaim",
     "note",
 ];
 const OTHERS: [&str; 6] = [
@@ -51,6 +53,9 @@ const DERIVED: &str = "\
 -- Derived  state any {corp}:v1:untold:<c>
 -- Derived  holds zset {corp}:v1:holds
 -- Derived  alarms zset {corp}:v1:alarms
+-- Derived  offers zset {corp}:v1:offers
+-- Derived  rule text {corp}:v1:offer:<p>
+-- Derived  offered zset {corp}:v1:offered:<m>
 ";
 
 #[test]
@@ -60,6 +65,9 @@ fn headers_agree_with_bodies() {
     let visits = read("roster_visits");
     let limits = read("roster_limits");
     let credit = read("roster_credit");
+    let offers = read("roster_offers");
+    let without = read("roster_pick_without");
+    let move_on = read("roster_move_on");
     let pool = read("roster_pool");
     for name in OPERATIONS {
         let file = read(name);
@@ -78,6 +86,9 @@ fn headers_agree_with_bodies() {
             .replacen("-- include roster_visits.lua\n", &visits, 1)
             .replacen("-- include roster_limits.lua\n", &limits, 1)
             .replacen("-- include roster_credit.lua\n", &credit, 1)
+            .replacen("-- include roster_offers.lua\n", &offers, 1)
+            .replacen("-- include roster_pick_without.lua\n", &without, 1)
+            .replacen("-- include roster_move_on.lua\n", &move_on, 1)
             .replacen("-- include roster_pool.lua\n", &pool, 1);
         assert_eq!(
             lua_header_problems(name, &text),
