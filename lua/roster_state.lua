@@ -225,6 +225,16 @@ local function add_load(m, pool_id)
   return mark
 end
 
+-- A hold of his begins anew: it counts in this hour and on this day, and not before. Answers what the allocation bears.
+local function count_again(m, e)
+  parse(m)
+  if not m.windows then return e.mark end
+  uncount(m, e)
+  local mark = count(m, e.pool)
+  set(m, m.load, m.tie, m.cap, m.lease, m.blocked)
+  return mark
+end
+
 -- One of the pool less. One that was held and not confirmed came to nothing: it is as if it had not been given.
 local function take_load(m, e)
   if m.load < 1 then broken('load of ' .. m.id .. ' is below zero') end

@@ -78,9 +78,18 @@ impl<C: Connection> CorpRoster<C> {
 
     /// When the first hold, or memory of one, ends.
     pub async fn first_end(&self) -> Result<Option<u64>, Error> {
+        self.first_of("holds").await
+    }
+
+    /// When the first window ends that keeps a member out of pools; one that is over stands there until the next operation.
+    pub async fn first_alarm(&self) -> Result<Option<u64>, Error> {
+        self.first_of("alarms").await
+    }
+
+    async fn first_of(&self, name: &str) -> Result<Option<u64>, Error> {
         let mut connection = self.connection.clone();
         let first: Vec<(Vec<u8>, f64)> = redis::cmd("ZRANGE")
-            .arg(self.keys.key("holds"))
+            .arg(self.keys.key(name))
             .arg(0)
             .arg(0)
             .arg("WITHSCORES")

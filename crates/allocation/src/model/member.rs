@@ -191,14 +191,26 @@ impl Call<'_> {
         mark
     }
 
-    /// One of the pool less. One that was held and not confirmed, or offered and not accepted, came to nothing: it is as if it had not been given.
+    /// A hold of his begins anew: it counts in this hour and on this day, and not before. Answers what the allocation bears.
+    pub(super) fn count_again(&mut self, id: &MemberId, open: &Open) -> Option<u64> {
+        let mut mark = open.mark;
+        if self.corp.member(id).windows.is_some() {
+            let now_ms = self.now_ms;
+            self.change(id, |member| {
+                member.uncount(&open.pool, open.mark, open.held_since_ms(), now_ms);
+                mark = member.count(&open.pool, now_ms);
+            });
+        }
+        mark
+    }
+
+    /// One of the pool less. One that was held and not confirmed, or offered and not accepted,
+    /// came to nothing: it is as if it had not been given.
     pub(super) fn take_load(&mut self, id: &MemberId, open: &Open) {
         let (now_ms, mark) = (self.now_ms, open.mark);
-        let unused = open.hold.as_ref().map(|hold| hold.until_ms - hold.hold_ms);
-        let unused = unused.or(open.offer.as_ref().map(|offer| offer.since_ms));
         self.change(id, |member| {
             member.load -= 1;
-            member.uncount(&open.pool, mark, unused, now_ms);
+            member.uncount(&open.pool, mark, open.held_since_ms(), now_ms);
         });
     }
 

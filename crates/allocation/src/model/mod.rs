@@ -31,6 +31,8 @@ mod view;
 mod visit;
 mod waiting;
 mod windows;
+#[cfg(test)]
+mod windows_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,6 +96,15 @@ struct Open {
     mark: Option<u64>,
     /// Its member has not accepted it yet, or a person must decide.
     offer: Option<Offer>,
+}
+
+impl Open {
+    /// Since when it is held, or offered; None: it is neither.
+    fn held_since_ms(&self) -> Option<u64> {
+        let hold = self.hold.as_ref();
+        let held = hold.map(|hold| hold.until_ms - hold.hold_ms);
+        held.or(self.offer.as_ref().map(|offer| offer.since_ms))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

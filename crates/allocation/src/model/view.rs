@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Corp;
 use super::slots::{SlotState, hold_name, past_name};
+use super::windows::ends;
 use crate::id::{AllocationId, ChannelId, MemberId, PoolId, Reason, SlotId, SubjectKey};
 use crate::limits::Limits;
 use crate::pool::Strategy;
@@ -32,7 +33,31 @@ pub struct Given {
     pub hour_end_ms: u64,
     pub on_day: u32,
     pub day_end_ms: u64,
+    /// Somebody said when the day ends.
+    pub told: bool,
     pub limits: Limits,
+}
+
+impl Given {
+    /// The same at a later moment, if he is given nothing until then.
+    #[must_use]
+    pub fn at(self, now_ms: u64) -> Self {
+        if now_ms < self.hour_end_ms {
+            return self;
+        }
+        let (day_end_ms, hour_end_ms) = ends(now_ms, self.day_end_ms);
+        Self {
+            in_hour: 0,
+            hour_end_ms,
+            on_day: if now_ms < self.day_end_ms {
+                self.on_day
+            } else {
+                0
+            },
+            day_end_ms,
+            ..self
+        }
+    }
 }
 
 /// A member's place in a pool.
@@ -93,6 +118,7 @@ impl Corp {
                 hour_end_ms: windows.hour_end_ms,
                 on_day: windows.day_n,
                 day_end_ms: windows.day_end_ms,
+                told: windows.told,
                 limits: Limits {
                     at_a_time: member.cap,
                     per_hour: windows.per_hour,

@@ -76,6 +76,9 @@ impl Call<'_> {
     fn visit_again(&mut self, subject: &SubjectKey, mut open: Open) -> Visited {
         let is_due = |hold: &Hold| open.member.is_none() || hold.until_ms <= self.now_ms;
         if open.hold.as_ref().is_some_and(is_due) {
+            if let Some(member) = open.member.clone() {
+                open.mark = self.count_again(&member, &open);
+            }
             self.renew(subject, &mut open);
             self.put(subject, open.clone());
         }

@@ -57,7 +57,7 @@ impl PlaceLimits {
 }
 
 /// The ends of the day and of the hour that `now_ms` is in; some day ends at `day_end_ms`.
-fn ends(now_ms: u64, day_end_ms: u64) -> (u64, u64) {
+pub(super) fn ends(now_ms: u64, day_end_ms: u64) -> (u64, u64) {
     let day_end_ms = match now_ms >= day_end_ms {
         true => day_end_ms + (now_ms - day_end_ms + 1).div_ceil(DAY_MS) * DAY_MS,
         false => day_end_ms,

@@ -25,7 +25,7 @@ async fn pool_of_three(redis: &Redis) {
     redis.presence(here.to_vec(), "", None).await.unwrap();
 }
 
-async fn whole(redis: &Redis) -> Corp {
+pub(crate) async fn whole(redis: &Redis) -> Corp {
     let dump = redis.dump().await.unwrap();
     let mut folded = Corp::new();
     for entry in redis.log_read(0, 50_000).await.unwrap() {
