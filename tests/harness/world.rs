@@ -189,6 +189,7 @@ impl World {
                     (MemberId::new(*name).expect("a member"), weight)
                 })
                 .collect(),
+            limits: Default::default(),
         };
         let id = PoolId::new("sales").expect("a pool");
         ledger

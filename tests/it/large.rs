@@ -51,6 +51,7 @@ async fn people_join(world: &World) {
             strategy: Strategy::WeightedRoundRobin,
             load_window_seconds: None,
             members: half(name).map(|number| (member(number), one)).collect(),
+            limits: Default::default(),
         };
         let id = PoolId::new(name).expect("a pool");
         let pools = world.app.ledger.pools();

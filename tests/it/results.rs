@@ -294,6 +294,7 @@ async fn of_another_pool(world: &World, customer: &str, holder: &str) -> allocat
             MemberId::new("mb").expect("a member"),
             Weight::from_thousandths(1000).expect("a weight"),
         )],
+        limits: Default::default(),
     };
     let trail = Trail::system(world.app.now_ms(), "test");
     let pools = world.app.ledger.pools();

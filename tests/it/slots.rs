@@ -59,6 +59,7 @@ async fn pool(world: &World, members: &[&str]) {
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
         members: members.iter().map(member).collect(),
+        limits: Default::default(),
     };
     let id = PoolId::new("sales").expect("a pool");
     let trail = Trail::system(world.app.now_ms(), "test");
@@ -355,8 +356,7 @@ async fn a_member_leaves_and_comes_back() {
             userid: "mb".to_owned(),
             cap: None,
             blocked: blocked.map(|reason| reason.parse().expect("a reason")),
-            schedule: None,
-            presence_mode: ledger::PresenceMode::Auto,
+            ..NewMember::default()
         };
         let trail = Trail::system(world.app.now_ms(), "test");
         let members = world.app.ledger.members();

@@ -1,6 +1,6 @@
 //! People who can be given customers: how they are spelled, how many they take, and whether they are left out.
 
-use allocation::{CorpId, MemberId, PoolId, Reason, ScheduleId};
+use allocation::{CorpId, Limits, MemberId, PoolId, Reason, ScheduleId};
 use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
 
@@ -31,6 +31,12 @@ pub struct Member {
     pub userid: String,
     /// Open allocations at a time over all pools; None = no limit.
     pub cap: Option<u32>,
+    /// Given in one hour, over all pools.
+    pub per_hour: Option<u32>,
+    /// Given on one day, from midnight to midnight where he is.
+    pub per_day: Option<u32>,
+    /// One of his pools limits what he is given in an hour or on a day.
+    pub is_counted_in_pool: bool,
     /// Left out of every choice, and why.
     pub blocked: Option<Reason>,
     /// None: he is there when a heartbeat says so.
@@ -42,12 +48,28 @@ pub struct Member {
 }
 
 impl Member {
+    /// Over all pools.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            at_a_time: self.cap,
+            per_hour: self.per_hour,
+            per_day: self.per_day,
+        }
+    }
+
+    /// It matters when his hour and his day end.
+    pub fn is_counted(&self) -> bool {
+        self.per_hour.is_some() || self.per_day.is_some() || self.is_counted_in_pool
+    }
+
     /// As the audit shows it.
     fn json(&self) -> Value {
         let blocked = self.blocked.as_ref().map(Reason::as_str);
         json!({
             "userid": self.userid,
             "cap": self.cap,
+            "per_hour": self.per_hour,
+            "per_day": self.per_day,
             "blocked": blocked,
             "schedule": self.schedule,
             "presence_mode": self.presence_mode.as_str(),
@@ -60,6 +82,8 @@ impl Member {
 pub struct NewMember {
     pub userid: String,
     pub cap: Option<u32>,
+    pub per_hour: Option<u32>,
+    pub per_day: Option<u32>,
     pub blocked: Option<Reason>,
     pub schedule: Option<ScheduleId>,
     pub presence_mode: PresenceMode,
@@ -80,7 +104,10 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT m.member, m.userid, m.spelled_by, m.cap, m.blocked, m.schedule_id, m.presence_mode,
-                m.version, m.created_at, m.updated_at
+                m.version, m.created_at, m.updated_at, m.per_hour, m.per_day,
+                EXISTS (SELECT FROM pool_members AS counted
+                    WHERE counted.corp_id = m.corp_id AND counted.member = m.member
+                        AND (counted.per_hour IS NOT NULL OR counted.per_day IS NOT NULL)) AS counted_in_pool
              FROM members AS m WHERE m.corp_id = $1 ",
             $rest
         )
@@ -211,6 +238,9 @@ impl Members {
                 member: member.clone(),
                 userid: new.userid.clone(),
                 cap: new.cap,
+                per_hour: new.per_hour,
+                per_day: new.per_day,
+                is_counted_in_pool: false,
                 blocked: new.blocked.clone(),
                 schedule: new.schedule.clone(),
                 presence_mode: new.presence_mode,
@@ -221,8 +251,8 @@ impl Members {
             let query = work
                 .query(
                     "INSERT INTO members (corp_id, member, userid, spelled_by, cap, blocked, created_at, updated_at,
-                        schedule_id, presence_mode)
-                     VALUES ($1, $2, $3, 'console', $4, $5, $6, $6, $7, $8) ON CONFLICT DO NOTHING",
+                        schedule_id, presence_mode, per_hour, per_day)
+                     VALUES ($1, $2, $3, 'console', $4, $5, $6, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
                 )
                 .bind(corp.as_str())
                 .bind(member.as_str().to_owned())
@@ -231,7 +261,9 @@ impl Members {
                 .bind(new.blocked.as_ref().map(|reason| reason.as_str().to_owned()))
                 .bind(at(trail.now_ms))
                 .bind(new.schedule.as_ref().map(|id| id.as_str().to_owned()))
-                .bind(new.presence_mode.as_str());
+                .bind(new.presence_mode.as_str())
+                .bind(new.per_hour.map(i64::from))
+                .bind(new.per_day.map(i64::from));
             if work.execute(query).await? == 0 {
                 work.roll_back().await?;
                 return Ok(None);
@@ -241,6 +273,7 @@ impl Members {
         };
         let mut after = before.clone();
         (after.cap, after.blocked) = (new.cap, new.blocked.clone());
+        (after.per_hour, after.per_day) = (new.per_hour, new.per_day);
         (after.schedule, after.presence_mode) = (new.schedule.clone(), new.presence_mode);
         if !spelled_by_wecom {
             after.userid.clone_from(&new.userid);
@@ -397,7 +430,7 @@ async fn update(
     let query = work
         .query(
             "UPDATE members SET userid = $3, cap = $4, blocked = $5, version = $6, updated_at = $7,
-                schedule_id = $8, presence_mode = $9
+                schedule_id = $8, presence_mode = $9, per_hour = $10, per_day = $11
              WHERE corp_id = $1 AND member = $2",
         )
         .bind(corp.as_str())
@@ -413,7 +446,9 @@ async fn update(
         .bind(signed(after.version))
         .bind(at(trail.now_ms))
         .bind(after.schedule.as_ref().map(|id| id.as_str().to_owned()))
-        .bind(after.presence_mode.as_str());
+        .bind(after.presence_mode.as_str())
+        .bind(after.per_hour.map(i64::from))
+        .bind(after.per_day.map(i64::from));
     work.execute(query).await?;
     Ok(())
 }
@@ -437,11 +472,13 @@ async fn finish(
 }
 
 fn read(row: &PgRow) -> Result<Member, Error> {
-    let cap: Option<i64> = row.value("cap")?;
     Ok(Member {
         member: row.parsed("member")?,
         userid: row.value("userid")?,
-        cap: cap.map(|cap| u32::try_from(cap).unwrap_or(u32::MAX)),
+        cap: limit(row, "cap")?,
+        per_hour: limit(row, "per_hour")?,
+        per_day: limit(row, "per_day")?,
+        is_counted_in_pool: row.value("counted_in_pool")?,
         blocked: row.parsed_option("blocked")?,
         schedule: row.parsed_option("schedule_id")?,
         presence_mode: row.parsed("presence_mode")?,
@@ -449,4 +486,10 @@ fn read(row: &PgRow) -> Result<Member, Error> {
         created_ms: row.ms("created_at")?,
         updated_ms: row.ms("updated_at")?,
     })
+}
+
+/// None: no limit.
+pub(crate) fn limit(row: &PgRow, name: &'static str) -> Result<Option<u32>, Error> {
+    let limit: Option<i64> = row.value(name)?;
+    Ok(limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)))
 }

@@ -42,6 +42,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(7, "0007_contact_ways"),
     migration!(8, "0008_visits"),
     migration!(9, "0009_hours"),
+    migration!(10, "0010_limits"),
 ];
 
 /// How the database and this program fit.

@@ -1,6 +1,8 @@
 //! Pools of members that share incoming customers. Redis is told what stands here.
 
-use allocation::{ChannelId, CorpId, MemberId, PoolId, Reason, Strategy, Weight};
+use std::collections::BTreeMap;
+
+use allocation::{ChannelId, CorpId, Limits, MemberId, PoolId, Reason, Strategy, Weight};
 use serde_json::{Value, json};
 
 use crate::Error;
@@ -44,6 +46,8 @@ pub struct PoolMember {
     pub member: MemberId,
     pub userid: String,
     pub weight: Weight,
+    /// In this pool, beside those over all pools.
+    pub limits: Limits,
     pub blocked: Option<Reason>,
 }
 
@@ -54,6 +58,8 @@ pub struct NewPool {
     pub strategy: Strategy,
     pub load_window_seconds: Option<u64>,
     pub members: Vec<(MemberId, Weight)>,
+    /// Of those who have any in this pool.
+    pub limits: BTreeMap<MemberId, Limits>,
 }
 
 impl NewPool {
@@ -62,6 +68,10 @@ impl NewPool {
         let mut members = self.members.clone();
         members.sort();
         members
+    }
+
+    fn limits_of(&self, member: &MemberId) -> Limits {
+        self.limits.get(member).copied().unwrap_or_default()
     }
 }
 
@@ -192,8 +202,11 @@ impl Configured for Pool {
 
     fn json(&self) -> Value {
         let members = self.members.iter();
-        let members =
-            members.map(|member| json!({"member": member.userid, "weight": member.weight}));
+        let members = members.map(|member| {
+            let limits = member.limits;
+            json!({"member": member.userid, "weight": member.weight, "cap": limits.at_a_time,
+                "per_hour": limits.per_hour, "per_day": limits.per_day})
+        });
         json!({
             "name": self.name,
             "strategy": self.strategy,
@@ -207,10 +220,12 @@ impl Configured for Pool {
         self.name == new.name
             && self.strategy == new.strategy
             && self.load_window_seconds == new.load_window_seconds
-            && members.map(|place| (&place.member, place.weight)).eq(new
-                .sorted()
-                .iter()
-                .map(|(member, weight)| (member, *weight)))
+            && members
+                .map(|place| (&place.member, place.weight, place.limits))
+                .eq(new
+                    .sorted()
+                    .iter()
+                    .map(|(member, weight)| (member, *weight, new.limits_of(member))))
     }
 
     async fn lock(
@@ -243,7 +258,12 @@ impl Configured for Pool {
         if !save(work, corp, id, new, found, now_ms).await? {
             return Ok(false);
         }
-        save_members(work, corp, id, &new.sorted()).await?;
+        let members = new.sorted().into_iter();
+        let members = members.map(|(member, weight)| {
+            let limits = new.limits_of(&member);
+            (member, weight, limits)
+        });
+        save_members(work, corp, id, &members.collect::<Vec<_>>()).await?;
         Ok(true)
     }
 

@@ -1,6 +1,6 @@
 //! Reading and writing the rows of a pool, inside a transaction.
 
-use allocation::{CorpId, MemberId, PoolId, Strategy, Weight};
+use allocation::{CorpId, Limits, MemberId, PoolId, Strategy, Weight};
 use sqlx::postgres::PgRow;
 
 use super::{NewPool, Pool, PoolMember, select};
@@ -8,6 +8,7 @@ use crate::Error;
 use crate::configured::Found;
 use crate::connection::Work;
 use crate::log_write::column;
+use crate::members::limit;
 use crate::row::{Columns, signed};
 use crate::text::clean;
 use crate::times::at;
@@ -68,24 +69,34 @@ pub(super) async fn save_members(
     work: &mut Work,
     corp: &CorpId,
     id: &PoolId,
-    members: &[(MemberId, Weight)],
+    members: &[(MemberId, Weight, Limits)],
 ) -> Result<(), Error> {
     let query = work
         .query("DELETE FROM pool_members WHERE corp_id = $1 AND pool_id = $2 AND member <> ALL($3)")
         .bind(corp.as_str())
         .bind(id.as_str().to_owned())
-        .bind(column(members, |(member, _)| member.as_str().to_owned()));
+        .bind(column(members, |(member, ..)| member.as_str().to_owned()));
     work.execute(query).await?;
     let query = work
         .query(
-            "INSERT INTO pool_members (corp_id, pool_id, member, weight)
-             SELECT $1, $2, m.member, m.weight::numeric FROM unnest($3::text[], $4::text[]) AS m (member, weight)
-             ON CONFLICT (corp_id, pool_id, member) DO UPDATE SET weight = excluded.weight",
+            "INSERT INTO pool_members (corp_id, pool_id, member, weight, cap, per_hour, per_day)
+             SELECT $1, $2, m.member, m.weight::numeric, m.cap, m.per_hour, m.per_day
+             FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::bigint[])
+                AS m (member, weight, cap, per_hour, per_day)
+             ON CONFLICT (corp_id, pool_id, member) DO UPDATE SET weight = excluded.weight, cap = excluded.cap,
+                per_hour = excluded.per_hour, per_day = excluded.per_day",
         )
         .bind(corp.as_str())
         .bind(id.as_str().to_owned())
-        .bind(column(members, |(member, _)| member.as_str().to_owned()))
-        .bind(column(members, |(_, weight)| weight.to_string()));
+        .bind(column(members, |(member, ..)| member.as_str().to_owned()))
+        .bind(column(members, |(_, weight, _)| weight.to_string()))
+        .bind(column(members, |(.., limits)| {
+            limits.at_a_time.map(i64::from)
+        }))
+        .bind(column(members, |(.., limits)| {
+            limits.per_hour.map(i64::from)
+        }))
+        .bind(column(members, |(.., limits)| limits.per_day.map(i64::from)));
     work.execute(query).await?;
     Ok(())
 }
@@ -97,7 +108,8 @@ pub(super) async fn with_members(
 ) -> Result<Vec<Pool>, Error> {
     let query = work
         .query(
-            "SELECT p.pool_id, p.member, m.userid, p.weight::text AS weight, m.blocked
+            "SELECT p.pool_id, p.member, m.userid, p.weight::text AS weight, m.blocked,
+                p.cap, p.per_hour, p.per_day
              FROM pool_members AS p JOIN members AS m ON m.corp_id = p.corp_id AND m.member = p.member
              WHERE p.corp_id = $1 AND p.pool_id = ANY($2)",
         )
@@ -113,6 +125,11 @@ pub(super) async fn with_members(
                 member: row.parsed("member")?,
                 userid: row.value("userid")?,
                 weight: row.parsed("weight")?,
+                limits: Limits {
+                    at_a_time: limit(&row, "cap")?,
+                    per_hour: limit(&row, "per_hour")?,
+                    per_day: limit(&row, "per_day")?,
+                },
                 blocked: row.parsed_option("blocked")?,
             });
     }

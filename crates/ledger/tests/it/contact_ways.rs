@@ -51,6 +51,7 @@ async fn put_pool(setup: &Setup, members: &[&str]) {
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
         members: members.iter().map(|name| (member(name), one)).collect(),
+        limits: Default::default(),
     };
     let pools = setup.ledger.pools();
     pools

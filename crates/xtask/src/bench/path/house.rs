@@ -223,6 +223,7 @@ async fn configure(ledger: &Ledger, corp: &CorpId, card: bool) -> anyhow::Result
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
         members: weights,
+        limits: Default::default(),
     };
     ledger
         .pools()
