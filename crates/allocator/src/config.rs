@@ -133,6 +133,8 @@ pub struct Hours {
     pub renew_every_ms: u64,
     /// The lease of a member who is on by his hours: so long he stays on when every allocator died.
     pub lease_ms: u64,
+    /// Where members without a schedule are: their days begin at midnight there.
+    pub default_zone: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -10,8 +10,8 @@ use std::{
     time::Duration,
 };
 
-use allocation::{MemberId, PoolConfig, PoolId, SetMember, model::MemberView};
-use ledger::{Member, Pool, PoolVersion};
+use allocation::{MemberId, PoolConfig, PoolId, model::MemberView};
+use ledger::{Pool, PoolVersion};
 use metrics::counter;
 use tokio_util::sync::CancellationToken;
 
@@ -23,8 +23,10 @@ use crate::{
 };
 
 pub mod hours;
+pub(crate) mod limits;
 mod reading;
 
+use limits::Days;
 pub use reading::{default_pool, look_again, refresh};
 
 /// Between two comparisons of everything, however often a pool is missed.
@@ -159,13 +161,23 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
 struct Last {
     mark: String,
     generation: Option<u64>,
+    /// Zones are of the hours.
+    hours: String,
     turns: u32,
+    /// A day ends then, and how long the next one is must be looked up.
+    day_end_ms: Option<u64>,
 }
 
 async fn turn(app: &App, corp: &CorpApp, last: &mut Last) -> Result<(), Error> {
     let mark = app.ledger.configuration_mark(&corp.id).await?;
     let generation = corp.roster.status().await?.generation;
-    let unchanged = mark == last.mark && generation == last.generation && last.turns < WHOLE_EVERY;
+    let hours = corp.hours.now().mark().to_owned();
+    let is_new_day = last.day_end_ms.is_some_and(|end_ms| end_ms <= app.now_ms());
+    let unchanged = mark == last.mark
+        && generation == last.generation
+        && hours == last.hours
+        && last.turns < WHOLE_EVERY
+        && !is_new_day;
     if unchanged {
         last.turns += 1;
         return Ok(());
@@ -174,26 +186,44 @@ async fn turn(app: &App, corp: &CorpApp, last: &mut Last) -> Result<(), Error> {
     if generation.is_none() {
         return Err(roster::Error::NotReady.into());
     }
-    sync(app, corp).await?;
+    let synced = sync_at(app, corp, None).await?;
     *last = Last {
         mark,
         generation,
+        hours,
         turns: 0,
+        day_end_ms: synced.day_end_ms,
     };
     Ok(())
 }
 
 /// Tells Redis what differs from Postgres; answers how many pools and members that were.
 pub async fn sync(app: &App, corp: &CorpApp) -> Result<usize, Error> {
+    Ok(sync_at(app, corp, None).await?.told)
+}
+
+/// What a comparison found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Synced {
+    /// Pools and members that differed.
+    pub told: usize,
+    /// When the first day ends that somebody's limits are counted in.
+    pub day_end_ms: Option<u64>,
+}
+
+/// The same at a time that is passed in; None asks the clocks.
+pub async fn sync_at(app: &App, corp: &CorpApp, now_ms: Option<u64>) -> Result<Synced, Error> {
     let members = app.ledger.members().all(&corp.id).await?;
     let ids: Vec<MemberId> = members.iter().map(|member| member.member.clone()).collect();
     let views = corp.roster.members(&ids).await?;
     let views: HashMap<&MemberId, &MemberView> =
         views.iter().map(|view| (&view.member, view)).collect();
+    let at_ms = now_ms.unwrap_or_else(|| app.now_ms());
+    let days = Days::of(app, corp, &members, at_ms).await?;
     let mut told = 0;
     for member in &members {
-        if differs(member, views.get(&member.member).copied()) {
-            tell_member(app, corp, &member.member).await?;
+        if days.differs(member, views.get(&member.member).copied()) {
+            tell_member_at(app, corp, &member.member, now_ms).await?;
             told += 1;
         }
     }
@@ -202,19 +232,15 @@ pub async fn sync(app: &App, corp: &CorpApp) -> Result<usize, Error> {
     let there = corp.roster.pool_versions(&ids).await?;
     for (pool, there) in pools.iter().zip(there) {
         if pool_differs(pool, there) {
-            tell_pool(app, corp, &pool.id).await?;
+            tell_pool_at(app, corp, &pool.id, now_ms).await?;
             told += 1;
         }
     }
     if told > 0 {
         counter!("paidan_people_told_total", "corp" => corp.id.to_string()).increment(told as u64);
     }
-    Ok(told)
-}
-
-fn differs(member: &Member, view: Option<&MemberView>) -> bool {
-    let (cap, blocked) = view.map_or((None, None), |view| (view.cap, view.blocked.as_ref()));
-    member.cap != cap || member.blocked.as_ref() != blocked
+    let day_end_ms = members.iter().filter_map(|member| days.end(member)).min();
+    Ok(Synced { told, day_end_ms })
 }
 
 fn pool_differs(pool: &PoolVersion, there: Option<roster::PoolVersion>) -> bool {
@@ -225,22 +251,43 @@ fn pool_differs(pool: &PoolVersion, there: Option<roster::PoolVersion>) -> bool 
     }
 }
 
-/// Tells Redis a member's cap and block.
+/// Tells Redis a member's limits and block.
 pub async fn tell_member(app: &App, corp: &CorpApp, member: &MemberId) -> Result<(), Error> {
+    tell_member_at(app, corp, member, None).await
+}
+
+async fn tell_member_at(
+    app: &App,
+    corp: &CorpApp,
+    member: &MemberId,
+    now_ms: Option<u64>,
+) -> Result<(), Error> {
     let mut known = app.ledger.members().get(&corp.id, member).await?;
     while let Some(now) = known {
         corp.names.spell(member, &now.userid);
-        let change = SetMember::capped(member.clone(), now.cap, now.blocked.clone());
-        corp.roster.set_member(change, &payload(), None).await?;
+        let at_ms = now_ms.unwrap_or_else(|| app.now_ms());
+        let change = limits::change(app, corp, &now, at_ms).await?;
+        corp.roster.set_member(change, &payload(), now_ms).await?;
         corp.log_grew.notify_one();
         let after = app.ledger.members().get(&corp.id, member).await?;
-        known = after.filter(|after| after.version != now.version);
+        known = after.filter(|after| {
+            after.version != now.version || after.is_counted_in_pool != now.is_counted_in_pool
+        });
     }
     Ok(())
 }
 
-/// Tells Redis a pool, and before it the members whose caps and blocks Redis does not know.
+/// Tells Redis a pool, and before it the members whose limits and blocks Redis does not know.
 pub async fn tell_pool(app: &App, corp: &CorpApp, id: &PoolId) -> Result<(), Error> {
+    tell_pool_at(app, corp, id, None).await
+}
+
+async fn tell_pool_at(
+    app: &App,
+    corp: &CorpApp,
+    id: &PoolId,
+    now_ms: Option<u64>,
+) -> Result<(), Error> {
     let mut told = None;
     loop {
         let versions = app.ledger.pools().versions(&corp.id).await?;
@@ -252,31 +299,42 @@ pub async fn tell_pool(app: &App, corp: &CorpApp, id: &PoolId) -> Result<(), Err
         }
         if now.deleted {
             corp.roster
-                .remove_pool(id.clone(), now.version, &payload(), None)
+                .remove_pool(id.clone(), now.version, &payload(), now_ms)
                 .await?;
             told = Some(now.version);
         } else if let Some(pool) = app.ledger.pools().get(&corp.id, id).await? {
-            tell_members_of(app, corp, &pool).await?;
+            tell_members_of(app, corp, &pool, now_ms).await?;
             told = Some(pool.version);
             let config = config(pool).map_err(|source| Error::Pool {
                 pool: id.clone(),
                 source,
             })?;
-            corp.roster.set_pool(config, &payload(), None).await?;
+            corp.roster.set_pool(config, &payload(), now_ms).await?;
         }
         corp.log_grew.notify_one();
     }
 }
 
 pub(crate) fn config(pool: Pool) -> Result<PoolConfig, allocation::Error> {
+    let limits: Vec<_> = pool
+        .members
+        .iter()
+        .map(|member| (member.member.clone(), member.limits))
+        .collect();
     let members = pool
         .members
         .into_iter()
         .map(|member| (member.member, member.weight));
-    PoolConfig::new(pool.id, pool.version, pool.strategy, members)
+    let config = PoolConfig::new(pool.id, pool.version, pool.strategy, members)?;
+    Ok(config.with_limits(limits))
 }
 
-async fn tell_members_of(app: &App, corp: &CorpApp, pool: &Pool) -> Result<(), Error> {
+async fn tell_members_of(
+    app: &App,
+    corp: &CorpApp,
+    pool: &Pool,
+    now_ms: Option<u64>,
+) -> Result<(), Error> {
     let ids: Vec<MemberId> = pool
         .members
         .iter()
@@ -284,10 +342,13 @@ async fn tell_members_of(app: &App, corp: &CorpApp, pool: &Pool) -> Result<(), E
         .collect();
     let members = app.ledger.members().get_many(&corp.id, &ids).await?;
     let views = corp.roster.members(&ids).await?;
+    let views: HashMap<&MemberId, &MemberView> =
+        views.iter().map(|view| (&view.member, view)).collect();
+    let at_ms = now_ms.unwrap_or_else(|| app.now_ms());
+    let days = Days::of(app, corp, &members, at_ms).await?;
     for member in &members {
-        let view = views.iter().find(|view| view.member == member.member);
-        if differs(member, view) {
-            tell_member(app, corp, &member.member).await?;
+        if days.differs(member, views.get(&member.member).copied()) {
+            tell_member_at(app, corp, &member.member, now_ms).await?;
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ use super::{
     docs::Refusals,
     extract::{MaybeJson, Path},
     heartbeat,
-    members::ModeName,
+    members::{GivenView, ModeName},
     problem::Problem,
     validate::{self, Fields},
     when::When,
@@ -78,6 +78,9 @@ struct StandingView {
     #[schema(required)]
     schedule: Option<String>,
     presence_mode: ModeName,
+    /// What counts against his limits by the hour and day; null: he has none. Who has reached one is on, and given nothing.
+    #[schema(required)]
+    given: Option<GivenView>,
 }
 
 /// Whether a member is on, why, and until when.
@@ -270,6 +273,10 @@ pub(super) fn refused(refused: Refused) -> Problem {
 
 async fn view(ctx: &Ctx, hours: &MemberHours) -> Result<StandingView, Problem> {
     let lease_ms = heartbeat::lease_of(ctx, &hours.member).await?;
+    let member = std::slice::from_ref(&hours.member);
+    let states = ctx.corp.roster.members(member).await;
+    let states = states.map_err(|error| ctx.roster(error))?;
+    let state = states.first();
     let everybody = ctx.corp.hours.now();
     let facts = everybody.facts(hours);
     let now_ms = ctx.app.now_ms();
@@ -305,5 +312,6 @@ async fn view(ctx: &Ctx, hours: &MemberHours) -> Result<StandingView, Problem> {
         lease_until: lease_ms.map(When),
         schedule: hours.schedule.as_ref().map(ToString::to_string),
         presence_mode: hours.mode.into(),
+        given: state.and_then(|state| GivenView::of(state, now_ms)),
     })
 }

@@ -32,6 +32,13 @@ struct PutMember {
     /// Most open customers over all pools; null: no limit.
     #[schema(maximum = 1_000_000)]
     cap: Option<u64>,
+    /// Most customers given to him in one hour of the clock, over all pools; null: no limit.
+    #[schema(maximum = 1_000_000)]
+    per_hour: Option<u64>,
+    /// Most customers given to him on one day, over all pools; null: no limit. A day is one of the zone of his schedule,
+    /// or of `hours.default_zone`.
+    #[schema(maximum = 1_000_000)]
+    per_day: Option<u64>,
     /// Left out of every choice while it is set: a short code that says why, such as `on_leave`.
     blocked: Option<String>,
     /// The schedule with his hours; null: he is there when a heartbeat says so.
@@ -78,6 +85,10 @@ struct MemberView {
     #[schema(required)]
     cap: Option<u32>,
     #[schema(required)]
+    per_hour: Option<u32>,
+    #[schema(required)]
+    per_day: Option<u32>,
+    #[schema(required)]
     blocked: Option<String>,
     #[schema(required)]
     schedule: Option<String>,
@@ -98,8 +109,33 @@ struct MemberState {
     lease_until: Option<When>,
     /// Open customers over all pools.
     load: u32,
-    /// He is online, not blocked and below his cap.
+    /// He is online, not blocked and below his limits over all pools.
     eligible: bool,
+    /// What counts against his limits by the hour and day; null: he has none.
+    #[schema(required)]
+    given: Option<GivenView>,
+}
+
+/// What a member was given over all pools. A hold that nobody made use of is not counted when it is over.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct GivenView {
+    in_hour: u32,
+    hour_ends_at: When,
+    on_day: u32,
+    day_ends_at: When,
+}
+
+impl GivenView {
+    /// None: nobody needs to know.
+    pub(super) fn of(state: &State, now_ms: u64) -> Option<Self> {
+        let given = state.given?.at(now_ms);
+        Some(Self {
+            in_hour: given.in_hour,
+            hour_ends_at: When(given.hour_end_ms),
+            on_day: given.on_day,
+            day_ends_at: When(given.day_end_ms),
+        })
+    }
 }
 
 list_query! {
@@ -178,10 +214,11 @@ async fn put(
     Condition(condition): Condition,
     Json(wanted): Json<PutMember>,
 ) -> Result<Versioned<MemberView>, Problem> {
-    const HIGHEST_CAP: u64 = 1_000_000;
     let id = path.member()?;
     let mut fields = Fields::default();
-    fields.range("/cap", wanted.cap, 0..=HIGHEST_CAP);
+    let cap = fields.limit("/cap", wanted.cap);
+    let per_hour = fields.limit("/per_hour", wanted.per_hour);
+    let per_day = fields.limit("/per_day", wanted.per_day);
     let blocked = wanted
         .blocked
         .as_deref()
@@ -193,7 +230,9 @@ async fn put(
     fields.check()?;
     let new = NewMember {
         userid: path.userid,
-        cap: wanted.cap.and_then(|cap| u32::try_from(cap).ok()),
+        cap,
+        per_hour,
+        per_day,
         blocked,
         schedule,
         presence_mode: wanted.presence_mode.into(),
@@ -259,11 +298,14 @@ fn view(member: Member, states: Option<&[State]>, now_ms: u64) -> MemberView {
             lease_until: lease.map(When),
             load: state.map_or(0, |state| state.load),
             eligible: lease.is_some() && state.is_some_and(|state| state.eligible),
+            given: state.and_then(|state| GivenView::of(state, now_ms)),
         }
     });
     MemberView {
         userid: member.userid,
         cap: member.cap,
+        per_hour: member.per_hour,
+        per_day: member.per_day,
         blocked: member.blocked.map(String::from),
         schedule: member.schedule.map(String::from),
         presence_mode: member.presence_mode.into(),

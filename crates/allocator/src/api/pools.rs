@@ -1,8 +1,8 @@
 //! Pools: members that share incoming customers, by weight or by load.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use allocation::{ChannelId, MAX_MEMBERS, MAX_WEIGHTS, MemberId, PoolId, Strategy};
+use allocation::{ChannelId, Limits, MAX_MEMBERS, MAX_WEIGHTS, MemberId, PoolId, Strategy};
 use axum::http::StatusCode;
 use ledger::{NewPool, Pool};
 use serde::{Deserialize, Serialize};
@@ -88,6 +88,15 @@ struct PutPoolMember {
     /// 0 to 10000, at most three decimal places; 0: in the pool, but gets nothing.
     #[schema(value_type = f64, minimum = 0, maximum = 10000)]
     weight: JsonWeight,
+    /// Most open customers of this pool; of those that he is given from now on. Null: no limit but the member's own.
+    #[schema(maximum = 1_000_000)]
+    cap: Option<u64>,
+    /// Most customers of this pool given to him in one hour of the clock.
+    #[schema(maximum = 1_000_000)]
+    per_hour: Option<u64>,
+    /// Most customers of this pool given to him on one day where he is.
+    #[schema(maximum = 1_000_000)]
+    per_day: Option<u64>,
 }
 
 /// A pool as it is.
@@ -110,6 +119,12 @@ struct PoolMemberView {
     member: String,
     #[schema(value_type = f64)]
     weight: JsonWeight,
+    #[schema(required)]
+    cap: Option<u32>,
+    #[schema(required)]
+    per_hour: Option<u32>,
+    #[schema(required)]
+    per_day: Option<u32>,
     /// Why he gets nothing at present, in every pool; null: he is not blocked.
     #[schema(required)]
     blocked: Option<String>,
@@ -120,6 +135,9 @@ impl From<Pool> for PoolView {
         let members = pool.members.into_iter().map(|member| PoolMemberView {
             member: member.userid,
             weight: JsonWeight(member.weight),
+            cap: member.limits.at_a_time,
+            per_hour: member.limits.per_hour,
+            per_day: member.limits.per_day,
             blocked: member.blocked.map(String::from),
         });
         Self {
@@ -270,8 +288,15 @@ fn check(wanted: &PutPool) -> Result<NewPool, Problem> {
     }
     let mut seen = BTreeSet::new();
     let mut members = Vec::with_capacity(wanted.members.len());
+    let mut limits = BTreeMap::new();
     for (index, place) in wanted.members.iter().enumerate().take(MAX_MEMBERS) {
-        let pointer = format!("/members/{index}/member");
+        let pointer = |field| format!("/members/{index}/{field}");
+        let of_member = Limits {
+            at_a_time: fields.limit(pointer("cap"), place.cap),
+            per_hour: fields.limit(pointer("per_hour"), place.per_hour),
+            per_day: fields.limit(pointer("per_day"), place.per_day),
+        };
+        let pointer = pointer("member");
         let Some(member) = fields.parse::<MemberId>(pointer.clone(), &place.member) else {
             continue;
         };
@@ -281,6 +306,9 @@ fn check(wanted: &PutPool) -> Result<NewPool, Problem> {
                 "duplicate_member",
                 format!("{} is in the list twice", place.member),
             );
+        }
+        if !of_member.is_none() {
+            limits.insert(member.clone(), of_member);
         }
         members.push((member, place.weight.0));
     }
@@ -303,6 +331,7 @@ fn check(wanted: &PutPool) -> Result<NewPool, Problem> {
         strategy,
         load_window_seconds: wanted.load_window_seconds,
         members,
+        limits,
     })
 }
 

@@ -16,6 +16,9 @@ use super::{
 };
 use crate::people::hours::plan::Wrong;
 
+/// Of a limit of what a member may be given.
+const HIGHEST_LIMIT: u64 = 1_000_000;
+
 /// Gathers field errors.
 #[derive(Debug, Default)]
 pub(super) struct Fields(Vec<FieldError>);
@@ -63,6 +66,12 @@ impl Fields {
             let message = format!("must be a whole number from {least} to {most}, not {number}");
             self.wrong(pointer, "out_of_range", message);
         }
+    }
+
+    /// How much a member may be given; nothing: no limit.
+    pub(super) fn limit(&mut self, pointer: impl Into<String>, limit: Option<u64>) -> Option<u32> {
+        self.range(pointer, limit, 0..=HIGHEST_LIMIT);
+        limit.and_then(|limit| u32::try_from(limit).ok())
     }
 
     /// A name for people: 1 to 100 characters, not only spaces. What is kept has no spaces around it.

@@ -6,6 +6,7 @@ use url::Url;
 use wecom::client::api;
 
 use super::public;
+use crate::people::hours::Zone;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 const HOUR_MS: i64 = 60 * 60 * 1000;
@@ -127,6 +128,12 @@ pub(super) const KEYS: Keys = &[
     ("roster.sync_every_ms", Rule::whole(10, 10 * MINUTE_MS)),
     ("hours.renew_every_ms", Rule::whole(100, 10 * MINUTE_MS)),
     ("hours.lease_ms", Rule::whole(1_000, HOUR_MS)),
+    (
+        "hours.default_zone",
+        Rule::text("the IANA name of a time zone, such as Asia/Shanghai", |name| {
+            Zone::named(name).is_some()
+        }),
+    ),
     ("outbox.workers", Rule::whole(1, 256)),
     ("outbox.batch", Rule::whole(1, 10_000)),
     (

@@ -2,13 +2,13 @@
 //!
 //! A log that cannot be folded (a row that is missing or damaged, an entry that this version's rules would have answered
 //! otherwise) must not keep a corp closed. Who has whom stands in the rows too, and that is what counts for people; what is
-//! lost is what nobody was told: credits begin at 0, and requests of the last day are answered from the ledger. The state
-//! is saved as a snapshot, so that the next fold begins there.
+//! lost is what nobody was told: credits, and what counts against limits by the hour and day, begin at 0, and requests of the
+//! last day are answered from the ledger. The state is saved as a snapshot, so that the next fold begins there.
 
 use std::collections::HashMap;
 
-use allocation::{AllocationId, Dump, SetMember, model};
-use ledger::{Allocation, Member, PoolVersion, Snapshot, Visit};
+use allocation::{AllocationId, Dump, model};
+use ledger::{Allocation, PoolVersion, Snapshot, Visit};
 use metrics::counter;
 
 use super::Error;
@@ -107,7 +107,7 @@ pub(super) async fn of_rows(
     let state = model::Corp::from_rows(
         log_seq,
         at_ms,
-        members.into_iter().map(change).collect(),
+        people::limits::changes(app, corp, &members).await?,
         pools,
         open,
     );
@@ -130,10 +130,6 @@ async fn pools(app: &App, corp: &CorpApp) -> Result<Vec<allocation::PoolConfig>,
     let ids: Vec<_> = there.map(|pool| pool.id).collect();
     let pools = table.get_many(&corp.id, &ids).await?.into_iter();
     Ok(pools.filter_map(|pool| people::config(pool).ok()).collect())
-}
-
-fn change(member: Member) -> SetMember {
-    SetMember::capped(member.member, member.cap, member.blocked)
 }
 
 /// An allocation that began as a visit is the visitor's until the callback says who he is.

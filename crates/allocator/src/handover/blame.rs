@@ -9,7 +9,7 @@ use wecom::client::{UserStatus, api};
 use super::end::{Error, GONE};
 use crate::{
     app::{App, CorpApp},
-    permit,
+    people, permit,
 };
 
 /// Why a member was left out who is not there any more.
@@ -52,7 +52,10 @@ pub(super) async fn block(
         .members()
         .set_blocked(&corp.id, member, blocked.as_ref(), &trail)
         .await?;
-    let change = SetMember::capped(member.clone(), row.and_then(|row| row.cap), blocked);
+    let change = match &row {
+        Some(row) => people::limits::change(app, corp, row, app.now_ms()).await?,
+        None => SetMember::capped(member.clone(), None, blocked),
+    };
     corp.roster.set_member(change, "", None).await?;
     Ok(())
 }

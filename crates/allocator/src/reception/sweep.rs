@@ -1,4 +1,5 @@
-//! Ends holds whose time is over: nobody came, or not yet. Any number of processes may do it; an end is once.
+//! Ends holds whose time is over: nobody came, or not yet; and lets members take customers again whose limit by the hour or
+//! day was reached, when the hour or day is over. Any number of processes may do it; an end is once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +11,7 @@ use crate::{
     backoff::sleep,
 };
 
-/// How late a hold may end.
+/// How late a hold may end, and a member be back.
 const PAUSE: Duration = Duration::from_millis(500);
 
 pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
@@ -19,7 +20,7 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
             Ok(_) => {}
             Err(roster::Error::NotReady) => corp.not_ready.notify_one(),
             Err(error) => {
-                tracing::warn!(corp = %corp.id, error = %error, "holds that are over were not ended");
+                tracing::warn!(corp = %corp.id, error = %error, "holds and limits that are over were not ended");
             }
         }
     }
@@ -35,8 +36,11 @@ pub async fn turn(
     let limit = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);
     let mut ended = 0;
     while !stop.is_cancelled() {
-        let first = corp.roster.first_end().await?;
-        if first.is_none_or(|end_ms| end_ms > app.now_ms()) {
+        let now_ms = app.now_ms();
+        let is_due = |end_ms: Option<u64>| end_ms.is_some_and(|end_ms| end_ms <= now_ms);
+        let roster = &corp.roster;
+        // Every operation looks at whose limits are over, and wakes who waits for them; this one does nothing else.
+        if !is_due(roster.first_end().await?) && !is_due(roster.first_alarm().await?) {
             break;
         }
         let applied = corp.roster.expire(limit, "", None).await?;

@@ -1,6 +1,6 @@
 //! A member who may have left, been disabled or gone out of the app's range.
 
-use allocation::{Closing, MemberId, Reason, SetMember};
+use allocation::{Closing, MemberId, Reason};
 use ledger::{Allocation, Member, Trail};
 use quota::Urgency;
 use wecom::client::{UserStatus, api};
@@ -13,7 +13,7 @@ use crate::{
         LEFT,
         end::{self, GONE},
     },
-    permit,
+    people, permit,
 };
 
 /// Why a member was left out, when WeCom itself says that he cannot serve.
@@ -110,11 +110,14 @@ async fn block(
     tracing::info!(corp = %corp.id, member = %member, blocked, "a member left or came back");
     let blocked = blocked.and_then(|reason| Reason::new(reason).ok());
     let trail = Trail::system(app.now_ms(), "user/get");
-    app.ledger
+    let after = app
+        .ledger
         .members()
         .set_blocked(&corp.id, member, blocked.as_ref(), &trail)
         .await?;
-    let change = SetMember::capped(member.clone(), row.cap, blocked);
+    // Rows of members stay.
+    let after = after.as_ref().unwrap_or(row);
+    let change = people::limits::change(app, corp, after, app.now_ms()).await?;
     corp.roster.set_member(change, "", None).await?;
     corp.log_grew.notify_one();
     // His hours do not keep him on.

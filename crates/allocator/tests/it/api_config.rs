@@ -31,7 +31,8 @@ async fn a_pool_comes_back_as_it_was_put() {
     assert_eq!(view["strategy"], "least_load");
     assert_eq!(view["load_window_seconds"], 86400);
     // Case 129: shown as it was spelled first; case 115: fractions survive.
-    let members = json!([{"member": "LiSi", "weight": 0, "blocked": null}, {"member": "ZhangSan", "weight": 1.5, "blocked": null}]);
+    let members = json!([{"member": "LiSi", "weight": 0, "cap": null, "per_hour": null, "per_day": null, "blocked": null},
+        {"member": "ZhangSan", "weight": 1.5, "cap": null, "per_hour": null, "per_day": null, "blocked": null}]);
     assert_eq!(view["members"], members);
     // The same again changes nothing, not even the version.
     let again = console.put("/pools/p1", body).await;

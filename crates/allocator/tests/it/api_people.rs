@@ -72,6 +72,7 @@ async fn a_crash_between_the_two_heals() {
         strategy: Strategy::LeastLoad,
         load_window_seconds: None,
         members: vec![(member, "1".parse().unwrap())],
+        limits: Default::default(),
     };
     app.ledger
         .pools()

@@ -97,8 +97,21 @@ impl Everybody {
 
     /// His schedule is at hand, or he has none.
     pub fn has_schedule_of(&self, hours: &MemberHours) -> bool {
-        let schedule = hours.schedule.as_ref();
+        self.knows_schedule(hours.schedule.as_ref())
+    }
+
+    /// Another one: something changed.
+    pub fn mark(&self) -> &str {
+        &self.mark
+    }
+
+    /// It is at hand, or there is none.
+    pub fn knows_schedule(&self, schedule: Option<&ScheduleId>) -> bool {
         schedule.is_none_or(|id| self.schedules.contains_key(id))
+    }
+
+    pub fn zone_of(&self, schedule: &ScheduleId) -> Option<&Zone> {
+        self.schedules.get(schedule).map(|schedule| schedule.zone())
     }
 
     /// None: his heartbeat alone decides.
