@@ -33,6 +33,8 @@ mod waiting;
 mod windows;
 #[cfg(test)]
 mod windows_tests;
+#[cfg(test)]
+mod windows_told_tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 

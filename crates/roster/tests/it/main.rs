@@ -21,4 +21,5 @@ mod settle;
 mod support;
 mod together;
 mod visits;
+mod visits_together;
 mod waiting;
