@@ -7,6 +7,7 @@
 
 mod dump;
 mod error;
+pub mod explain;
 mod id;
 mod limits;
 mod log;
@@ -58,5 +59,7 @@ pub const VISIT_MEMORY_MS: u64 = 24 * 60 * 60 * 1000;
 /// How long a request id is remembered.
 pub const REQUEST_MEMORY_MS: u64 = 24 * 60 * 60 * 1000;
 
+#[cfg(test)]
+mod histories;
 #[cfg(test)]
 mod tests;

@@ -22,6 +22,9 @@ impl Call<'_> {
                 .cloned()
                 .collect();
             for open in ending {
+                if let Some(member) = &open.member {
+                    self.watched(|watcher, _| watcher.closes(&open.pool, member, open.settled));
+                }
                 self.drop_open(&open, &closing.subject);
                 closed.push(Closed {
                     allocation: open.id,

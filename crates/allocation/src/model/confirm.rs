@@ -1,7 +1,7 @@
 //! A customer has come by one of our ways: whose visit was that?
 
 use super::slots::{Past, PastKind};
-use super::{Call, Open};
+use super::{Call, How, Open};
 use crate::id::{AllocationId, MemberId, PoolId, SubjectKey};
 use crate::visit::{Confirmation, Confirmed, Match};
 
@@ -86,6 +86,8 @@ impl Call<'_> {
         let as_seen = found.member() == Some(&asked.member);
         let confirmed = match &found.hold {
             Trace::Live(hold) if as_seen => {
+                self.begins(held, &pool, How::Confirmed, &[]);
+                self.ends(Some(&asked.member));
                 self.move_hold(hold, &found.visitor, &asked.subject);
                 self.met(&found, held, asked);
                 return Confirmed::Confirmed { held, by };
@@ -101,7 +103,9 @@ impl Call<'_> {
             }
             Trace::Lapsed(_) if as_seen => {
                 self.create(&asked.member);
+                self.begins(asked.allocation, &pool, How::Late, &[]);
                 mark = self.add_load(&asked.member, &pool);
+                self.ends(Some(&asked.member));
                 Confirmed::Late {
                     allocation: asked.allocation,
                     held,
@@ -219,8 +223,10 @@ impl Call<'_> {
             };
         }
         self.create(&asked.member);
+        self.begins(asked.allocation, &asked.pool, How::Direct, &[]);
         self.charge_unasked(&asked.pool, &asked.member);
         let mark = self.assign(&asked.member, &asked.pool);
+        self.ends(Some(&asked.member));
         self.open_for(asked, asked.pool.clone(), mark);
         Confirmed::Direct {
             allocation: asked.allocation,
@@ -246,16 +252,21 @@ impl Call<'_> {
     fn pay_instead(&mut self, found: &Found, asked: &Confirmation) -> Option<u64> {
         self.create(&asked.member);
         let pool = found.pool();
+        self.begins(asked.allocation, pool, How::Mismatched, &[]);
         match found.member() {
             None => self.charge_unasked(pool, &asked.member),
             Some(seen) => {
                 let seen = seen.clone();
                 if self.has_credit(pool, &seen) && self.has_credit(pool, &asked.member) {
                     self.add_credit(pool, &seen, 1.0);
+                    self.watched(|watcher, _| watcher.pays(pool, &seen, -1));
                     self.add_credit(pool, &asked.member, -1.0);
+                    self.watched(|watcher, _| watcher.pays(pool, &asked.member, 1));
                 }
             }
         }
-        self.assign(&asked.member, pool)
+        let mark = self.assign(&asked.member, pool);
+        self.ends(Some(&asked.member));
+        mark
     }
 }

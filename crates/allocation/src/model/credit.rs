@@ -28,6 +28,7 @@ impl Call<'_> {
             return Adjusted::Nobody;
         }
         let amount = *thousandths as f64 / 1000.0;
+        self.watched(|watcher, corp| watcher.adjusts(corp, pool, member, amount));
         let state = self.corp.pools.get_mut(pool).expect("the pool");
         state.all_pay(amount);
         self.add_credit(pool, member, amount);
@@ -40,10 +41,13 @@ impl Call<'_> {
         if !self.has_credit(pool, member) {
             return;
         }
-        let state = self.corp.pools.get_mut(pool).expect("the pool");
+        let state = self.corp.pools.get(pool).expect("the pool");
         if state.sum > 0 {
+            self.counts(pool);
+            let state = self.corp.pools.get_mut(pool).expect("the pool");
             state.count += 1;
             self.add_credit(pool, member, -1.0);
+            self.watched(|watcher, _| watcher.pays(pool, member, 1));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Who gets a subject.
 
-use super::{Call, Open, Remembered};
-use crate::id::{MemberId, PoolId, SubjectKey};
+use super::{Call, How, Open, Remembered};
+use crate::id::{AllocationId, MemberId, PoolId, SubjectKey};
 use crate::op::Request;
 use crate::outcome::Decision;
 
@@ -59,7 +59,12 @@ impl Call<'_> {
                 member: open.member.clone(),
             };
         }
-        let (member, mark) = self.take_turn(&request.pool, request.subject);
+        let (member, mark) = self.take_turn(
+            request.allocation,
+            &request.pool,
+            request.subject,
+            How::Decided,
+        );
         let mut open = Open {
             id: request.allocation,
             pool: request.pool.clone(),
@@ -90,14 +95,17 @@ impl Call<'_> {
     /// A new subject of the pool gets a member, or stands in the waiting list. Answers also what the allocation bears.
     pub(super) fn take_turn(
         &mut self,
+        allocation: AllocationId,
         pool: &PoolId,
         subject: SubjectKey,
+        how: How,
     ) -> (Option<MemberId>, Option<u64>) {
         // Nobody overtakes one who waits.
         if self.has_waiting(pool) {
             self.touch(pool);
             self.wake();
         }
+        self.begins(allocation, pool, how, &[]);
         let member = match self.has_waiting(pool) {
             true => None,
             false => self.pick(pool),
@@ -110,6 +118,7 @@ impl Call<'_> {
                 None
             }
         };
+        self.ends(member.as_ref());
         (member, mark)
     }
 }

@@ -152,6 +152,7 @@ impl Call<'_> {
 
     /// He cannot be picked in this pool any more; answers the credit to keep for him.
     pub(super) fn leave(&mut self, id: &MemberId, member: &Member, place: &Place) -> f64 {
+        self.watched(|watcher, _| watcher.leaves(&place.pool, id, place.weight));
         let pool = self.corp.pools.get_mut(&place.pool).expect("the pool");
         match place.strategy {
             Strategy::LeastLoad => {
@@ -164,6 +165,7 @@ impl Call<'_> {
 
     /// He can be picked in this pool; answers the credit to keep beside his score.
     pub(super) fn enter(&mut self, id: &MemberId, member: &Member, place: &Place) -> f64 {
+        self.watched(|watcher, _| watcher.enters(&place.pool, id, place.weight));
         let pool = self.corp.pools.get_mut(&place.pool).expect("the pool");
         let kept = match place.strategy {
             Strategy::LeastLoad => {

@@ -5,6 +5,7 @@
 //! after the scripts did them. That needs the same arithmetic in the same order, so where a formula here looks as
 //! if it could be simplified, its twin in `lua/` would have to be, too.
 
+mod candidates;
 mod close;
 mod configure;
 mod confirm;
@@ -30,6 +31,7 @@ mod tests;
 mod view;
 mod visit;
 mod waiting;
+mod watch;
 mod windows;
 #[cfg(test)]
 mod windows_tests;
@@ -51,6 +53,10 @@ use offer::{Offer, Offers};
 use pool::Pool;
 use slots::{Hold, Slots};
 use waiting::Waiting;
+
+pub(crate) use candidates::{Candidate, Choice, PickRule};
+pub use candidates::{Filter, TieRule};
+pub(crate) use watch::{How, Turn, Watcher};
 
 pub use view::{AllocationView, Given, HoldView, MemberView, Share, SlotView};
 
@@ -134,6 +140,7 @@ struct Call<'a> {
     woken: Vec<Woken>,
     /// Members that may have nothing left to remember.
     seen: BTreeSet<MemberId>,
+    watcher: Option<&'a mut dyn Watcher>,
 }
 
 impl Corp {
@@ -154,7 +161,17 @@ impl Corp {
 
     /// Does one operation. Always counts as one entry of the log.
     pub fn apply(&mut self, op: &Op, now_ms: u64) -> Outcome {
+        self.apply_watched(op, now_ms, None)
+    }
+
+    fn apply_watched(
+        &mut self,
+        op: &Op,
+        now_ms: u64,
+        watcher: Option<&mut dyn Watcher>,
+    ) -> Outcome {
         let mut call = Call::new(self, now_ms);
+        call.watcher = watcher.map(|watcher| watcher as _);
         let answer = call.run(op);
         let outcome = call.outcome(answer);
         self.seq += 1;
@@ -164,6 +181,23 @@ impl Corp {
 
     /// Does the operation of the next log entry and compares the outcome with the recorded one.
     pub fn fold(&mut self, entry: &LogEntry) -> Result<(), Error> {
+        self.fold_seen(entry, None)
+    }
+
+    /// As [`Corp::fold`], while somebody looks on.
+    pub(crate) fn fold_watched(
+        &mut self,
+        entry: &LogEntry,
+        watcher: &mut dyn Watcher,
+    ) -> Result<(), Error> {
+        self.fold_seen(entry, Some(watcher))
+    }
+
+    fn fold_seen(
+        &mut self,
+        entry: &LogEntry,
+        watcher: Option<&mut dyn Watcher>,
+    ) -> Result<(), Error> {
         let fold = |problem: String| Error::Fold {
             seq: entry.seq,
             problem,
@@ -171,7 +205,7 @@ impl Corp {
         if entry.seq != self.seq + 1 {
             return Err(fold(format!("follows {}", self.seq)));
         }
-        let outcome = self.apply(&entry.op, entry.at_ms);
+        let outcome = self.apply_watched(&entry.op, entry.at_ms, watcher);
         if outcome != entry.outcome {
             return Err(fold(format!(
                 "the rules give {:?}, the log has {:?}",
@@ -215,6 +249,7 @@ impl<'a> Call<'a> {
             touched: Vec::new(),
             woken: Vec::new(),
             seen: BTreeSet::new(),
+            watcher: None,
         }
     }
 }

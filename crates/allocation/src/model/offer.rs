@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Call, Open};
+use super::{Call, How, Open};
 use crate::id::{MemberId, PoolId, SubjectKey};
 use crate::offer::{MovedOn, OfferRule, Reclaimed, Responded, Response};
 use crate::outcome::Answer;
@@ -157,6 +157,8 @@ impl Call<'_> {
         tried.extend(open.member.take());
         let rule = self.corp.offers.rules.get(&open.pool);
         let tries = rule.map_or(0, |rule| rule.tries as usize);
+        let how = How::Reassigned { asked: false };
+        self.begins(open.id, &open.pool, how, &tried);
         let next = match tried.len() < tries {
             true => self.pick_without(&open.pool, tried.clone()),
             false => None,
@@ -164,6 +166,7 @@ impl Call<'_> {
         open.epoch += 1;
         open.settled = false;
         open.mark = next.as_ref().and_then(|next| self.assign(next, &open.pool));
+        self.ends(next.as_ref());
         open.member = next;
         open.offer = Some(Offer {
             until_ms: 0,

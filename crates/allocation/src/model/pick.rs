@@ -32,12 +32,23 @@ impl Call<'_> {
         }
     }
 
+    /// Somebody gets one of the pool: who can be picked earns his share of it.
+    pub(super) fn counts(&mut self, pool: &PoolId) {
+        self.watched(|watcher, corp| {
+            let sum = corp.pools.get(pool).map_or(0, |pool| pool.sum);
+            watcher.earn(pool, sum);
+        });
+    }
+
     /// Chooses a member of the pool and charges him for it. None: nobody can be picked.
     pub(super) fn pick(&mut self, pool: &PoolId) -> Option<MemberId> {
         loop {
             let state = self.corp.pools.get_mut(pool)?;
             let (member, class) = state.next()?;
             if self.corp.member(&member).lease_ms > self.now_ms {
+                self.watched(|watcher, corp| watcher.picks(corp, pool, &member, class));
+                self.counts(pool);
+                self.watched(|watcher, _| watcher.pays(pool, &member, 1));
                 let state = self.corp.pools.get_mut(pool)?;
                 state.charge(&member, class);
                 return Some(member);

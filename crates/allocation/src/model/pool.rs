@@ -47,7 +47,7 @@ fn least_score(load: u32, weight: Weight) -> Score {
 }
 
 /// Below this a credit is no credit: what is left of 0 after sums and differences.
-const NO_CREDIT: f64 = 1e-9;
+pub(super) const NO_CREDIT: f64 = 1e-9;
 
 /// Those members of a pool who can be picked now.
 #[derive(Debug, Clone, PartialEq)]

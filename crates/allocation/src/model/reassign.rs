@@ -1,6 +1,6 @@
 //! Giving an allocation to another member.
 
-use super::Call;
+use super::{Call, How};
 use crate::id::{MemberId, PoolId};
 use crate::op::Reassignment;
 use crate::outcome::Reassigned;
@@ -34,15 +34,22 @@ impl Call<'_> {
                 if member.is_full_in(&reassignment.pool) {
                     return Reassigned::Full;
                 }
+                let how = How::Reassigned { asked: true };
+                self.begins(open.id, &open.pool, how, &[]);
                 to.clone()
             }
             None => {
                 let tried = open.offer.iter().flat_map(|offer| &offer.tried);
                 let left_out = open.member.iter().chain(&reassignment.exclude).chain(tried);
-                let left_out = left_out.cloned().collect();
+                let left_out: Vec<MemberId> = left_out.cloned().collect();
+                let how = How::Reassigned { asked: false };
+                self.begins(open.id, &open.pool, how, &left_out);
                 match self.pick_without(&reassignment.pool, left_out) {
                     Some(member) => member,
-                    None => return Reassigned::Nobody,
+                    None => {
+                        self.ends(None);
+                        return Reassigned::Nobody;
+                    }
                 }
             }
         };
@@ -54,6 +61,7 @@ impl Call<'_> {
         self.release(&open, subject);
         open.offer = None;
         open.mark = self.assign(&member, &reassignment.pool);
+        self.ends(Some(&member));
         open.member = Some(member.clone());
         open.epoch += 1;
         open.settled = false;

@@ -1,6 +1,6 @@
 //! What became of one assignment of an allocation.
 
-use super::Call;
+use super::{Call, How};
 use crate::op::{Settlement, SettlementOutcome};
 use crate::outcome::Settled;
 
@@ -46,6 +46,7 @@ impl Call<'_> {
                 if former.as_ref() == Some(member) && open.settled {
                     return Settled::Already;
                 }
+                self.begins(open.id, pool, How::Kept, &[]);
                 if former.as_ref() != Some(member) {
                     self.release(&open, subject);
                     self.create(member);
@@ -53,6 +54,7 @@ impl Call<'_> {
                     open.member = Some(member.clone());
                     open.epoch += 1;
                 }
+                self.ends(Some(member));
                 open.holder = Some(member.clone());
                 open.settled = true;
                 self.put(subject, open);

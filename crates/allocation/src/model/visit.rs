@@ -1,7 +1,7 @@
 //! A visitor is given a member at once, and what happens when he does not add him in time.
 
 use super::slots::{Hold, PastKind};
-use super::{Call, Open};
+use super::{Call, How, Open};
 use crate::id::SubjectKey;
 use crate::outcome::Answer;
 use crate::visit::{Expired, Visit, Visited};
@@ -29,7 +29,8 @@ impl Call<'_> {
             };
         }
         self.corp.slots.forget(&visit.subject, &visit.pool);
-        let (member, mark) = self.take_turn(&visit.pool, visit.subject);
+        let (member, mark) =
+            self.take_turn(visit.allocation, &visit.pool, visit.subject, How::Visited);
         let mut open = Open {
             id: visit.allocation,
             pool: visit.pool.clone(),

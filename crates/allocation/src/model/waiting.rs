@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Call, Open};
+use super::{Call, How, Open};
 use crate::id::{PoolId, SubjectKey};
 use crate::outcome::{Answer, Woken, WokenHold};
 
@@ -87,10 +87,13 @@ impl Call<'_> {
             let Some((_, subject, pool)) = oldest.min() else {
                 return;
             };
+            let id = self.open_in(&subject, &pool).expect("it waits").id;
+            self.begins(id, &pool, How::Woken, &[]);
             match self.pick(&pool) {
                 Some(member) => {
                     self.stop_waiting(&pool, &subject);
                     let mark = self.assign(&member, &pool);
+                    self.ends(Some(&member));
                     let mut open = self.open_in(&subject, &pool).expect("it waits");
                     self.end_hold(&subject, &open);
                     open.member = Some(member.clone());
@@ -114,8 +117,12 @@ impl Call<'_> {
                         }),
                     });
                 }
-                None if self.ends_left == 0 => return,
-                None => {}
+                None => {
+                    self.ends(None);
+                    if self.ends_left == 0 {
+                        return;
+                    }
+                }
             }
         }
     }

@@ -44,14 +44,18 @@ fn reached(n: u32, most: Option<u32>) -> bool {
 
 impl PlaceLimits {
     pub(super) fn is_full(&self) -> bool {
-        reached(self.load, self.limits.at_a_time) || self.hour_is_full() || self.day_is_full()
+        self.load_is_full() || self.hour_is_full() || self.day_is_full()
     }
 
-    fn hour_is_full(&self) -> bool {
+    pub(super) fn load_is_full(&self) -> bool {
+        reached(self.load, self.limits.at_a_time)
+    }
+
+    pub(super) fn hour_is_full(&self) -> bool {
         reached(self.hour_n, self.limits.per_hour)
     }
 
-    fn day_is_full(&self) -> bool {
+    pub(super) fn day_is_full(&self) -> bool {
         reached(self.day_n, self.limits.per_day)
     }
 }
@@ -85,11 +89,11 @@ impl Windows {
         self.hour_is_full() || self.day_is_full()
     }
 
-    fn hour_is_full(&self) -> bool {
+    pub(super) fn hour_is_full(&self) -> bool {
         reached(self.hour_n, self.per_hour)
     }
 
-    fn day_is_full(&self) -> bool {
+    pub(super) fn day_is_full(&self) -> bool {
         reached(self.day_n, self.per_day)
     }
 }

@@ -1,0 +1,312 @@
+//! Why an allocation came to whom it came to: the state just before an entry of the log and the entry itself give the whole
+//! decision, with everybody who was not chosen. The rules are not told again here: what they looked at is written down while
+//! they do the operation once more, and the outcome must be the recorded one.
+
+use serde::Serialize;
+
+use crate::error::Error;
+use crate::id::{AllocationId, MemberId, PoolId};
+use crate::log::LogEntry;
+use crate::model::{Candidate, Choice, Corp, How, PickRule, Turn, Watcher};
+use crate::pool::Strategy;
+use crate::weight::Weight;
+
+pub use crate::model::{Filter, TieRule};
+
+/// One decision about an allocation. The same log gives the same text.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The entry of the log.
+    pub seq: u64,
+    pub at_ms: u64,
+    /// The operation, with the version of its meaning.
+    pub op: &'static str,
+    pub what: What,
+    pub pool: PoolId,
+    /// Version of the pool's configuration; None: there is no such pool any more.
+    pub pool_version: Option<u64>,
+    pub strategy: Option<Strategy>,
+    /// None: it waits, or nothing changed.
+    pub chosen: Option<MemberId>,
+    /// What decided, in the order in which it did.
+    pub rules: Vec<Rule>,
+    pub tie: Option<Tie>,
+    pub waits: Option<Waits>,
+    /// All members of the pool, by id.
+    pub candidates: Vec<Considered>,
+}
+
+/// What happened to the allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum What {
+    Decided,
+    Visited,
+    Woken,
+    Reassigned,
+    Confirmed,
+    Kept,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// Of those with credit the one whose credit would reach a whole customer first.
+    EarliestDeadline,
+    /// Nobody had credit: the one with most of it.
+    MostCredit,
+    /// The smallest load divided by weight.
+    LeastLoad,
+    /// Of those who waited the one who had waited longest; the next rule says to whom he came.
+    LongestWaitingWoken,
+    /// It was taken from the member who had it; the next rule says who got it.
+    Reassigned,
+    /// The member was named by whoever asked.
+    Named,
+    /// The visitor added the member who was held for him.
+    Held,
+    /// As before, after the hold was over: he counts, and pays nothing again.
+    Late,
+    /// The customer came to another member than the visitor saw; that one pays.
+    Mismatched,
+    /// No visit explains the customer: the member who has him pays.
+    Direct,
+    /// The customer stayed with this member.
+    Kept,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Tie {
+    pub rule: TieRule,
+    /// So many others had the same claim.
+    pub others: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Waits {
+    pub why: WaitsFor,
+    /// So many of the pool waited before it.
+    pub behind: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitsFor {
+    /// Nobody overtakes one who waits.
+    BehindOthers,
+    NobodyFree,
+    /// More presence leases were over than one operation may end; the next operation goes on.
+    LeasesEnding,
+}
+
+/// A member of the pool, as the rules saw him.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Considered {
+    pub member: MemberId,
+    pub weight: Weight,
+    /// Open allocations over all pools.
+    pub load: u32,
+    /// Least load: load divided by weight.
+    pub load_per_weight: Option<f64>,
+    /// Fair pools: how far he was below (above 0) or above his exact share, in customers.
+    pub credit_before: Option<f64>,
+    pub credit_after: Option<f64>,
+    /// Fair pools: after so many more decisions he would be owed a whole customer. The smallest is the earliest deadline.
+    pub due_in: Option<f64>,
+    /// The first filter that kept him out; None: he could be picked.
+    pub filter: Option<Filter>,
+}
+
+/// What this entry decided about the allocation: nothing, one thing, or two, when it waited and was woken at once. `before`
+/// is the state just before the entry.
+pub fn explain(
+    before: &Corp,
+    entry: &LogEntry,
+    allocation: AllocationId,
+) -> Result<Vec<Explanation>, Error> {
+    fold_and_explain(&mut before.clone(), entry, allocation)
+}
+
+/// As [`explain`]; the state is that after the entry then.
+pub fn fold_and_explain(
+    corp: &mut Corp,
+    entry: &LogEntry,
+    allocation: AllocationId,
+) -> Result<Vec<Explanation>, Error> {
+    let mut witness = Witness {
+        entry,
+        allocation,
+        under_way: None,
+        found: Vec::new(),
+    };
+    corp.fold_watched(entry, &mut witness)?;
+    Ok(witness.found)
+}
+
+struct Witness<'a> {
+    entry: &'a LogEntry,
+    allocation: AllocationId,
+    under_way: Option<UnderWay>,
+    found: Vec<Explanation>,
+}
+
+struct UnderWay {
+    pool: PoolId,
+    how: How,
+    left_out: Vec<MemberId>,
+    now_ms: u64,
+    behind: usize,
+    candidates: Vec<Candidate>,
+    choice: Option<Choice>,
+}
+
+impl Watcher for Witness<'_> {
+    fn begins(&mut self, corp: &Corp, turn: &Turn<'_>) {
+        self.under_way = (turn.allocation == self.allocation).then(|| UnderWay {
+            pool: turn.pool.clone(),
+            how: turn.how.clone(),
+            left_out: turn.left_out.to_vec(),
+            now_ms: turn.now_ms,
+            behind: corp.n_waiting(turn.pool),
+            candidates: corp.candidates(turn.pool, turn.left_out, turn.now_ms),
+            choice: None,
+        });
+    }
+
+    /// Leases that were over may have been ended since it began.
+    fn picks(&mut self, corp: &Corp, pool: &PoolId, _: &MemberId, class: usize) {
+        if let Some(under_way) = &mut self.under_way {
+            under_way.candidates = corp.candidates(pool, &under_way.left_out, under_way.now_ms);
+            under_way.choice = corp.choice(pool, class);
+        }
+    }
+
+    fn ends(&mut self, corp: &Corp, member: Option<&MemberId>) {
+        let Some(under_way) = self.under_way.take() else {
+            return;
+        };
+        if member.is_none() && under_way.how == How::Woken {
+            // It goes on waiting.
+            return;
+        }
+        self.found
+            .push(explanation(self.entry, under_way, corp, member));
+    }
+}
+
+fn explanation(
+    entry: &LogEntry,
+    under_way: UnderWay,
+    after: &Corp,
+    member: Option<&MemberId>,
+) -> Explanation {
+    let policy = after.policy(&under_way.pool);
+    let waits = match (member, &under_way.how) {
+        (None, How::Decided | How::Visited) => Some(Waits {
+            why: under_way.waits_for(),
+            behind: under_way.behind,
+        }),
+        _ => None,
+    };
+    Explanation {
+        seq: entry.seq,
+        at_ms: entry.at_ms,
+        op: entry.op.name(),
+        what: under_way.how.what(),
+        pool_version: policy.map(|(version, _)| version),
+        strategy: policy.map(|(_, strategy)| strategy),
+        chosen: member.cloned(),
+        rules: under_way.rules(member.is_some()),
+        tie: under_way.tie(),
+        waits,
+        candidates: considered(&under_way, after),
+        pool: under_way.pool,
+    }
+}
+
+fn considered(under_way: &UnderWay, after: &Corp) -> Vec<Considered> {
+    let can_be_picked = |one: &&Candidate| one.filter.is_none();
+    let free = under_way.candidates.iter().filter(can_be_picked);
+    let sum: f64 = free.map(|one| one.weight.as_f64()).sum();
+    let afterwards = after.candidates(&under_way.pool, &[], under_way.now_ms);
+    let credit_after = |member: &MemberId| {
+        let at = afterwards.binary_search_by(|one| one.member.cmp(member));
+        at.ok().and_then(|at| afterwards[at].credit)
+    };
+    let one = |one: &Candidate| {
+        let weight = one.weight.as_f64();
+        let is_free = one.filter.is_none();
+        let due_in = one.credit.filter(|_| is_free);
+        let per_weight = f64::from(one.load) * 1000.0 / weight;
+        Considered {
+            member: one.member.clone(),
+            weight: one.weight,
+            load: one.load,
+            load_per_weight: (one.credit.is_none() && weight > 0.0).then(|| short(per_weight)),
+            credit_before: one.credit.map(short),
+            credit_after: credit_after(&one.member).map(short),
+            due_in: due_in.map(|credit| short((1.0 - credit) * sum / weight)),
+            filter: one.filter,
+        }
+    };
+    under_way.candidates.iter().map(one).collect()
+}
+
+/// A millionth of a customer is exact enough to be read, and there is no −0.
+pub(crate) fn short(number: f64) -> f64 {
+    (number * 1e6).round() / 1e6 + 0.0
+}
+
+impl How {
+    fn what(&self) -> What {
+        match self {
+            How::Decided => What::Decided,
+            How::Visited => What::Visited,
+            How::Woken => What::Woken,
+            How::Reassigned { .. } => What::Reassigned,
+            How::Confirmed | How::Late | How::Mismatched | How::Direct => What::Confirmed,
+            How::Kept => What::Kept,
+        }
+    }
+}
+
+impl UnderWay {
+    fn rules(&self, is_chosen: bool) -> Vec<Rule> {
+        let first = match self.how {
+            How::Decided | How::Visited => None,
+            How::Woken => Some(Rule::LongestWaitingWoken),
+            How::Reassigned { .. } => Some(Rule::Reassigned),
+            How::Confirmed => Some(Rule::Held),
+            How::Late => Some(Rule::Late),
+            How::Mismatched => Some(Rule::Mismatched),
+            How::Direct => Some(Rule::Direct),
+            How::Kept => Some(Rule::Kept),
+        };
+        let picked = self.choice.map(|choice| match choice.rule {
+            PickRule::EarliestDeadline => Rule::EarliestDeadline,
+            PickRule::MostCredit => Rule::MostCredit,
+            PickRule::LeastLoad => Rule::LeastLoad,
+        });
+        let named = (self.how == How::Reassigned { asked: true }).then_some(Rule::Named);
+        let rules = [first, picked, named].into_iter().flatten();
+        rules.filter(|_| is_chosen).collect()
+    }
+
+    fn tie(&self) -> Option<Tie> {
+        let (rule, others) = self.choice?.tie?;
+        Some(Tie { rule, others })
+    }
+
+    fn waits_for(&self) -> WaitsFor {
+        if self.behind > 0 {
+            WaitsFor::BehindOthers
+        } else if self.candidates.iter().any(|one| one.filter.is_none()) {
+            WaitsFor::LeasesEnding
+        } else {
+            WaitsFor::NobodyFree
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
