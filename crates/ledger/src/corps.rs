@@ -4,6 +4,8 @@
 //! and open it there, `end_rebuild`; with `renew_rebuild` meanwhile, so that nobody else begins one. Until it is confirmed, writers that hold entries of the old state may
 //! still add them; the rebuilder then reads again. Afterwards such entries are refused.
 
+mod past;
+
 use allocation::{CorpId, LogEntry};
 use sqlx::postgres::PgRow;
 
@@ -14,8 +16,11 @@ use crate::row::{Columns, signed};
 use crate::text::clean;
 use crate::times::at;
 
-/// Older snapshots are dropped; the log stays.
+/// Older snapshots are dropped, but for the first of every few hours of the last days, from which the past is folded, and
+/// those that were made of rows; the log stays.
 const SNAPSHOTS_KEPT: i64 = 3;
+const PAST_SNAPSHOTS_DAYS: i32 = 8;
+const PAST_SNAPSHOTS_EVERY_S: i32 = 6 * 60 * 60;
 
 #[derive(Debug, Clone)]
 pub struct Corps {
@@ -271,12 +276,16 @@ impl Corps {
         work.execute(query).await?;
         let query = work
             .query(
-                "DELETE FROM snapshots WHERE corp_id = $1 AND seq < (
-                    SELECT min(seq) FROM (SELECT seq FROM snapshots WHERE corp_id = $1 ORDER BY seq DESC LIMIT $2)
-                    AS kept)",
+                "DELETE FROM snapshots WHERE corp_id = $1 AND NOT of_rows
+                 AND seq NOT IN (SELECT seq FROM snapshots WHERE corp_id = $1 ORDER BY seq DESC LIMIT $2)
+                 AND seq NOT IN (SELECT min(seq) FROM snapshots WHERE corp_id = $1 AND created_at >
+                        (SELECT max(created_at) FROM snapshots WHERE corp_id = $1) - make_interval(days => $3)
+                    GROUP BY floor(extract(epoch FROM created_at) / $4))",
             )
             .bind(corp.as_str())
-            .bind(SNAPSHOTS_KEPT);
+            .bind(SNAPSHOTS_KEPT)
+            .bind(PAST_SNAPSHOTS_DAYS)
+            .bind(PAST_SNAPSHOTS_EVERY_S);
         work.execute(query).await?;
         work.commit().await
     }
@@ -292,9 +301,9 @@ impl Corps {
         let mut work = self.db.single().await?;
         let query = work
             .query(
-                "INSERT INTO snapshots (corp_id, seq, dump)
-                 SELECT $1, $2, $3 FROM corps WHERE corp_id = $1 AND log_seq >= $2 AND generation = $4
-                 ON CONFLICT (corp_id, seq) DO UPDATE SET dump = excluded.dump",
+                "INSERT INTO snapshots (corp_id, seq, dump, of_rows)
+                 SELECT $1, $2, $3, true FROM corps WHERE corp_id = $1 AND log_seq >= $2 AND generation = $4
+                 ON CONFLICT (corp_id, seq) DO UPDATE SET dump = excluded.dump, of_rows = true",
             )
             .bind(corp.as_str())
             .bind(signed(snapshot.seq))
@@ -311,14 +320,15 @@ impl Corps {
             .bind(corp.as_str());
         let row = work.fetch_optional(query).await?;
         work.end().await?;
-        row.map(|row| {
-            Ok(Snapshot {
-                seq: row.number("seq")?,
-                dump: row.value("dump")?,
-            })
-        })
-        .transpose()
+        row.as_ref().map(read_snapshot).transpose()
     }
+}
+
+fn read_snapshot(row: &PgRow) -> Result<Snapshot, Error> {
+    Ok(Snapshot {
+        seq: row.number("seq")?,
+        dump: row.value("dump")?,
+    })
 }
 
 pub(crate) fn read_log_row(row: &PgRow) -> Result<LogRow, Error> {

@@ -43,6 +43,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(8, "0008_visits"),
     migration!(9, "0009_hours"),
     migration!(10, "0010_limits"),
+    migration!(11, "0011_snapshots_of_rows"),
 ];
 
 /// How the database and this program fit.
