@@ -48,6 +48,19 @@ pub enum What {
     Kept,
 }
 
+impl What {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            What::Decided => "decided",
+            What::Visited => "visited",
+            What::Woken => "woken",
+            What::Reassigned => "reassigned",
+            What::Confirmed => "confirmed",
+            What::Kept => "kept",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -75,6 +88,24 @@ pub enum Rule {
     Kept,
 }
 
+impl Rule {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Rule::EarliestDeadline => "earliest_deadline",
+            Rule::MostCredit => "most_credit",
+            Rule::LeastLoad => "least_load",
+            Rule::LongestWaitingWoken => "longest_waiting_woken",
+            Rule::Reassigned => "reassigned",
+            Rule::Named => "named",
+            Rule::Held => "held",
+            Rule::Late => "late",
+            Rule::Mismatched => "mismatched",
+            Rule::Direct => "direct",
+            Rule::Kept => "kept",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Tie {
     pub rule: TieRule,
@@ -97,6 +128,16 @@ pub enum WaitsFor {
     NobodyFree,
     /// More presence leases were over than one operation may end; the next operation goes on.
     LeasesEnding,
+}
+
+impl WaitsFor {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WaitsFor::BehindOthers => "behind_others",
+            WaitsFor::NobodyFree => "nobody_free",
+            WaitsFor::LeasesEnding => "leases_ending",
+        }
+    }
 }
 
 /// A member of the pool, as the rules saw him.
@@ -265,7 +306,7 @@ impl How {
             How::Woken => What::Woken,
             How::Reassigned { .. } => What::Reassigned,
             How::Confirmed | How::Late | How::Mismatched | How::Direct => What::Confirmed,
-            How::Kept => What::Kept,
+            How::Kept { .. } => What::Kept,
         }
     }
 }
@@ -280,14 +321,14 @@ impl UnderWay {
             How::Late => Some(Rule::Late),
             How::Mismatched => Some(Rule::Mismatched),
             How::Direct => Some(Rule::Direct),
-            How::Kept => Some(Rule::Kept),
+            How::Kept { .. } => Some(Rule::Kept),
         };
         let picked = self.choice.map(|choice| match choice.rule {
             PickRule::EarliestDeadline => Rule::EarliestDeadline,
             PickRule::MostCredit => Rule::MostCredit,
             PickRule::LeastLoad => Rule::LeastLoad,
         });
-        let named = (self.how == How::Reassigned { asked: true }).then_some(Rule::Named);
+        let named = matches!(self.how, How::Reassigned { asked: true, .. }).then_some(Rule::Named);
         let rules = [first, picked, named].into_iter().flatten();
         rules.filter(|_| is_chosen).collect()
     }

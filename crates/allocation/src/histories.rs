@@ -4,9 +4,9 @@ use uuid::Uuid;
 
 use crate::model::Corp;
 use crate::{
-    AllocationId, ChannelId, Closing, Confirmation, Limits, LogEntry, MemberId, Op, PoolConfig,
-    PoolId, PresenceChange, Reason, Reassignment, Request, RequestId, SetMember, SetSlots,
-    Settlement, SettlementOutcome, SlotId, Strategy, SubjectKey, Visit, Weight,
+    Adjustment, AllocationId, ChannelId, Closing, Confirmation, Limits, LogEntry, MemberId, Op,
+    PoolConfig, PoolId, PresenceChange, Reason, Reassignment, Request, RequestId, SetMember,
+    SetSlots, Settlement, SettlementOutcome, SlotId, Strategy, SubjectKey, Visit, Weight,
 };
 
 pub(crate) const BEGIN_MS: u64 = 1_792_000_000_000;
@@ -249,6 +249,11 @@ impl History {
                 member: member(who),
                 add: vec![(SlotId::new(format!("s{who}")).unwrap(), self.now_ms)],
                 remove: Vec::new(),
+            }),
+            (14, _) if random.one_in(3) => Op::Adjust(Adjustment {
+                pool: pool(of),
+                member: member(who),
+                thousandths: random.below(3000) as i64 - 1000,
             }),
             (14, _) if random.one_in(8) => Op::Rebuilt { generation: 2 },
             (14, _) => Op::Wake {

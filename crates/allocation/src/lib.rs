@@ -8,6 +8,7 @@
 mod dump;
 mod error;
 pub mod explain;
+pub mod fairness;
 mod id;
 mod limits;
 mod log;
@@ -16,6 +17,7 @@ mod offer;
 mod op;
 mod outcome;
 mod pool;
+pub mod shortfall;
 mod text;
 mod visit;
 mod weight;

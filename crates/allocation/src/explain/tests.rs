@@ -415,6 +415,29 @@ fn check_numbers(found: &Explanation) {
     }
 }
 
+/// The words of the text and of `as_str` are the same.
+fn check_words(found: &Explanation) {
+    let json = serde_json::to_value(found).unwrap();
+    assert_eq!(json["what"], found.what.as_str());
+    for (word, rule) in json["rules"].as_array().unwrap().iter().zip(&found.rules) {
+        assert_eq!(word, rule.as_str());
+    }
+    if let Some(tie) = found.tie {
+        assert_eq!(json["tie"]["rule"], tie.rule.as_str());
+    }
+    if let Some(waits) = found.waits {
+        assert_eq!(json["waits"]["why"], waits.why.as_str());
+    }
+    for (word, one) in json["candidates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .zip(&found.candidates)
+    {
+        assert_eq!(word["filter"].as_str(), one.filter.map(Filter::as_str));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -429,6 +452,7 @@ proptest! {
                 prop_assert_eq!(explained, chosen, "{:?}", entry);
                 for one in &found {
                     check_numbers(one);
+                    check_words(one);
                 }
                 let bytes = |found: &[Explanation]| serde_json::to_string(found).unwrap();
                 let again = explain(&corp, entry, allocation).unwrap();

@@ -59,6 +59,9 @@ pub(crate) struct Candidate {
     pub(crate) filter: Option<Filter>,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotInPool;
+
 /// Why a member is next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Choice {
@@ -84,6 +87,16 @@ pub enum TieRule {
     LargerWeight,
     /// Who was picked longest ago, or never.
     PickedLongestAgo,
+}
+
+impl TieRule {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TieRule::FirstId => "first_id",
+            TieRule::LargerWeight => "larger_weight",
+            TieRule::PickedLongestAgo => "picked_longest_ago",
+        }
+    }
 }
 
 impl Corp {
@@ -125,6 +138,42 @@ impl Corp {
             })
         });
         members.collect()
+    }
+
+    /// What keeps this member from being picked in the pool. Err: he is not in it.
+    pub(crate) fn filter(
+        &self,
+        pool: &PoolId,
+        member: &MemberId,
+        now_ms: u64,
+    ) -> Result<Option<Filter>, NotInPool> {
+        let state = self.members.get(member).ok_or(NotInPool)?;
+        let place = state.places.iter().find(|place| place.pool == *pool);
+        let place = place.ok_or(NotInPool)?;
+        Ok(state.filter(place.weight, place.limits.as_ref(), now_ms))
+    }
+
+    /// Pools that this member is in, and whether he can be picked there.
+    pub(crate) fn places(
+        &self,
+        member: &MemberId,
+    ) -> impl Iterator<Item = (&PoolId, Weight, bool)> {
+        let places = self.members.get(member).map(|state| &state.places);
+        let places = places.into_iter().flatten();
+        places.map(|place| (&place.pool, place.weight, place.within))
+    }
+
+    /// Who can be picked now, in every pool.
+    pub(crate) fn within(&self) -> impl Iterator<Item = (&PoolId, &MemberId, Weight)> {
+        self.members.iter().flat_map(|(id, member)| {
+            let places = member.places.iter().filter(|place| place.within);
+            places.map(move |place| (&place.pool, id, place.weight))
+        })
+    }
+
+    /// The weights of all who can be picked in the pool, in thousandths.
+    pub(crate) fn sum(&self, pool: &PoolId) -> u64 {
+        self.pools.get(pool).map_or(0, |pool| pool.sum)
     }
 
     pub(crate) fn n_waiting(&self, pool: &PoolId) -> usize {

@@ -35,8 +35,7 @@ impl Call<'_> {
     /// Somebody gets one of the pool: who can be picked earns his share of it.
     pub(super) fn counts(&mut self, pool: &PoolId) {
         self.watched(|watcher, corp| {
-            let sum = corp.pools.get(pool).map_or(0, |pool| pool.sum);
-            watcher.earn(pool, sum);
+            watcher.earn(corp, pool, corp.sum(pool));
         });
     }
 

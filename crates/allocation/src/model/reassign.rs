@@ -34,7 +34,8 @@ impl Call<'_> {
                 if member.is_full_in(&reassignment.pool) {
                     return Reassigned::Full;
                 }
-                let how = How::Reassigned { asked: true };
+                let from = open.member.clone();
+                let how = How::Reassigned { asked: true, from };
                 self.begins(open.id, &open.pool, how, &[]);
                 to.clone()
             }
@@ -42,7 +43,8 @@ impl Call<'_> {
                 let tried = open.offer.iter().flat_map(|offer| &offer.tried);
                 let left_out = open.member.iter().chain(&reassignment.exclude).chain(tried);
                 let left_out: Vec<MemberId> = left_out.cloned().collect();
-                let how = How::Reassigned { asked: false };
+                let from = open.member.clone();
+                let how = How::Reassigned { asked: false, from };
                 self.begins(open.id, &open.pool, how, &left_out);
                 match self.pick_without(&reassignment.pool, left_out) {
                     Some(member) => member,

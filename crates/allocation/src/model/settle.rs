@@ -29,6 +29,9 @@ impl Call<'_> {
         }
         match outcome {
             SettlementOutcome::Void(_) => {
+                if let Some(member) = &former {
+                    self.watched(|watcher, _| watcher.closes(pool, member, open.settled));
+                }
                 self.drop_open(&open, subject);
                 self.wake();
                 Settled::Void { member: former }
@@ -46,8 +49,9 @@ impl Call<'_> {
                 if former.as_ref() == Some(member) && open.settled {
                     return Settled::Already;
                 }
-                self.begins(open.id, pool, How::Kept, &[]);
-                if former.as_ref() != Some(member) {
+                let moved = former.as_ref() != Some(member);
+                self.begins(open.id, pool, How::Kept { moved }, &[]);
+                if moved {
                     self.release(&open, subject);
                     self.create(member);
                     open.mark = self.add_load(member, pool);

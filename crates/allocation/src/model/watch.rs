@@ -14,8 +14,8 @@ pub(crate) enum How {
     Visited,
     /// It waited, and somebody is free now.
     Woken,
-    /// Given away; `asked`: to a member who was named.
-    Reassigned { asked: bool },
+    /// Given away by this member; `asked`: to a member who was named.
+    Reassigned { asked: bool, from: Option<MemberId> },
     /// The visitor has added the member who was held for him.
     Confirmed,
     /// As before, when the hold was over.
@@ -24,8 +24,8 @@ pub(crate) enum How {
     Mismatched,
     /// The customer came, and no visit explains him.
     Direct,
-    /// The customer stayed with a member.
-    Kept,
+    /// The customer stayed with a member; `moved`: it was another one's before, or waited.
+    Kept { moved: bool },
 }
 
 /// One allocation that is about to come to somebody, or to wait.
@@ -57,7 +57,7 @@ pub(crate) trait Watcher {
     fn leaves(&mut self, _pool: &PoolId, _member: &MemberId, _weight: Weight) {}
 
     /// Who can be picked in this pool earns his share of one; their weights have this sum.
-    fn earn(&mut self, _pool: &PoolId, _sum: u64) {}
+    fn earn(&mut self, _corp: &Corp, _pool: &PoolId, _sum: u64) {}
 
     /// This member pays for so many of the pool; below 0: he is paid back.
     fn pays(&mut self, _pool: &PoolId, _member: &MemberId, _customers: i64) {}
