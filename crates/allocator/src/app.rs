@@ -18,6 +18,7 @@ use crate::{
     config::{self, Config},
     faults::Faults,
     guard,
+    history::Questions,
     people::{Names, hours},
     reception::{routes::Routes, slots::Ways},
     tokens::SharedTokens,
@@ -51,6 +52,8 @@ pub struct App {
     pub quota: Quota<Redis>,
     pub locks: Locks<Redis>,
     pub corps: BTreeMap<CorpId, Arc<CorpApp>>,
+    /// About the past.
+    pub questions: Questions,
     /// New in every process: names its consumers and its leases.
     pub instance: String,
 }
@@ -185,6 +188,7 @@ impl App {
             quota,
             locks,
             corps,
+            questions: Questions::default(),
             instance,
         }))
     }

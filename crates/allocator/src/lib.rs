@@ -13,6 +13,7 @@ pub mod effect;
 pub mod faults;
 pub mod guard;
 pub mod handover;
+pub mod history;
 pub mod housekeeping;
 pub mod lost;
 pub mod outbox;

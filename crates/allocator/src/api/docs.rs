@@ -30,7 +30,7 @@ Errors are `application/problem+json` with a stable `code`. Lists are `data` and
 Times are RFC 3339 in UTC. Unknown fields and parameters are refused. \
 Every POST takes an `Idempotency-Key`: the same request with the same key has its effect once.";
 
-const TAGS: [(&str, &str); 17] = [
+const TAGS: [(&str, &str); 18] = [
     ("allocations", "Who got whom."),
     ("presence", "Who is there now."),
     ("pools", "Members that share incoming customers."),
@@ -57,6 +57,10 @@ const TAGS: [(&str, &str); 17] = [
     ("dead letters", "What was given up, until a person decides."),
     ("quotas", "What WeCom still lets us call."),
     ("customers", "Deleting what is known about a person."),
+    (
+        "reports",
+        "Fairness you can read: why somebody was chosen, and who got how much of what was his.",
+    ),
     ("operations", "Long work."),
     ("audit", "Who changed what."),
     ("docs", "This description."),

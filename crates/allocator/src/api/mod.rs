@@ -18,6 +18,7 @@ mod deliveries;
 mod docs;
 mod endpoints;
 mod etag;
+mod explanation;
 mod extract;
 mod heartbeat;
 mod idempotent;
@@ -88,6 +89,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(dead_letters::routes())
         .merge(deliveries::routes())
         .merge(endpoints::routes())
+        .merge(explanation::routes())
         .merge(leaves::routes())
         .merge(member_presence::routes())
         .merge(members::routes())

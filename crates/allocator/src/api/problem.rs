@@ -11,6 +11,8 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::history::{self, MOST_ENTRIES};
+
 /// When to try again after a store was away, seconds.
 const RETRY_S: u32 = 2;
 
@@ -235,6 +237,38 @@ impl From<quota::Error> for Problem {
             quota::Error::Closed => roster::Error::NotReady.into(),
             quota::Error::Redis(_) => Self::store("Redis", &error),
             other => Self::internal(&other),
+        }
+    }
+}
+
+/// What was asked about the past cannot be told from the log, or not now.
+impl From<history::Error> for Problem {
+    fn from(error: history::Error) -> Self {
+        match error {
+            history::Error::Ledger(error) => error.into(),
+            history::Error::Busy => Self::unavailable(
+                "busy",
+                "Other questions about the past are being answered. Try again.",
+                2,
+            ),
+            history::Error::TooMany { from, entries } => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "too_many_entries",
+                format!(
+                    "It needs {entries} entries of the log, from {from} on; at most {MOST_ENTRIES} are folded for one question. Ask about a shorter or later span."
+                ),
+            ),
+            history::Error::Incomplete { seq, problem } => {
+                tracing::warn!(seq, problem, "the log cannot be folded for a question");
+                Self::conflict(
+                    "log_incomplete",
+                    format!(
+                        "The log cannot be folded past entry {seq}: it is missing, damaged or not what the rules give. What was decided after it cannot be explained from here."
+                    ),
+                )
+                .with_current(serde_json::json!({"seq": seq}))
+            }
+            error @ history::Error::Stopped(_) => Self::internal(&error),
         }
     }
 }

@@ -7,6 +7,7 @@ mod api_channels;
 mod api_config;
 mod api_deliveries;
 mod api_described;
+mod api_explained;
 mod api_holder;
 mod api_hours;
 mod api_http;
