@@ -36,6 +36,7 @@ mod presence;
 pub mod problem;
 mod quotas;
 mod read;
+mod reports;
 mod schedules;
 mod transfers;
 mod tree;
@@ -98,6 +99,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(pools::routes())
         .merge(presence::routes())
         .merge(quotas::routes())
+        .merge(reports::routes())
         .merge(schedules::routes())
         .merge(transfers::routes())
         .merge(visits::more_routes())

@@ -33,7 +33,7 @@ use rand::RngExt;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-pub use zone::{Zone, next_local_midnight};
+pub use zone::{Zone, midnights, next_local_midnight};
 
 use super::Error;
 use crate::{

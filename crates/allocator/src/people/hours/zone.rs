@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use jiff::{
     Span, Timestamp,
-    civil::{Date, DateTime},
+    civil::{Date, DateTime, Weekday},
     tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase},
 };
 
@@ -61,6 +61,17 @@ impl Zone {
                 .map_or_else(|| at(after), |set| set.timestamp()),
         }
     }
+}
+
+/// When the dates begin there that begin in this span of time, and which of them are Mondays.
+pub fn midnights(zone: &Zone, from_ms: u64, to_ms: u64) -> Vec<(u64, bool)> {
+    let next = |at_ms: u64| {
+        let midnight = next_local_midnight(zone, at_ms);
+        (midnight < to_ms).then_some(midnight)
+    };
+    std::iter::successors(next(from_ms), |midnight| next(*midnight))
+        .map(|midnight| (midnight, zone.date(midnight).weekday() == Weekday::Monday))
+        .collect()
 }
 
 /// When the next date begins there. Every date begins once, though clocks that are set back may show its midnight twice.

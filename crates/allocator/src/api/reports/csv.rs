@@ -1,0 +1,128 @@
+//! The report for a spreadsheet: a row for each member, with the measures of his pool.
+
+use axum::{
+    http::header,
+    response::{IntoResponse, Response},
+};
+
+use super::FairnessView;
+
+const HEAD: &str = "from,to,pool,member,count,entitlement,variance,share,received,reassigned,expired_holds,closed_early,\
+pool_decisions,pool_gini,pool_jain,pool_largest_deviation";
+
+pub(super) fn answer(found: &FairnessView) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (
+            header::CONTENT_DISPOSITION,
+            "attachment; filename=\"fairness.csv\"",
+        ),
+    ];
+    (headers, text(found)).into_response()
+}
+
+fn text(found: &FairnessView) -> String {
+    let mut lines = vec![HEAD.to_owned()];
+    for span in &found.data {
+        let deviation = span.largest_deviation.as_ref();
+        for member in &span.members {
+            let cells = [
+                span.from.text(),
+                span.to.text(),
+                cell(&span.pool),
+                cell(&member.member),
+                member.count.to_string(),
+                member.entitlement.to_string(),
+                member.variance.to_string(),
+                maybe(member.share),
+                member.received.to_string(),
+                member.reassigned.to_string(),
+                member.expired_holds.to_string(),
+                member.closed_early.to_string(),
+                span.decisions.to_string(),
+                maybe(span.gini),
+                maybe(span.jain),
+                maybe(deviation.map(|deviation| deviation.customers)),
+            ];
+            lines.push(cells.join(","));
+        }
+    }
+    lines.push(String::new());
+    lines.join("\r\n")
+}
+
+fn maybe(number: Option<f64>) -> String {
+    number.map(|number| number.to_string()).unwrap_or_default()
+}
+
+/// A text; no spreadsheet takes it for a formula.
+fn cell(text: &str) -> String {
+    let quoted = text.replace('"', "\"\"");
+    let is_formula = text.starts_with(['=', '+', '-', '@']);
+    match (is_formula, text.contains([',', '"', '\'', ' '])) {
+        (true, _) => format!("\"'{quoted}\""),
+        (false, true) => format!("\"{quoted}\""),
+        (false, false) => quoted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{DeviationView, MemberFairnessView, PoolSpanView};
+    use super::*;
+    use crate::api::when::When;
+
+    fn member(name: &str) -> MemberFairnessView {
+        MemberFairnessView {
+            member: name.to_owned(),
+            count: 6,
+            entitlement: 5.25,
+            variance: 0.75,
+            share: Some(0.75),
+            received: 1,
+            reassigned: 2,
+            expired_holds: 3,
+            closed_early: 4,
+        }
+    }
+
+    /// The columns are a promise.
+    #[test]
+    fn the_text_is_this() {
+        let span = PoolSpanView {
+            from: When(1_792_000_000_000),
+            to: When(1_792_086_400_000),
+            pool: "p1".to_owned(),
+            decisions: 8,
+            gini: Some(0.1),
+            jain: Some(0.9),
+            largest_deviation: Some(DeviationView {
+                member: "mA".to_owned(),
+                customers: -1.5,
+            }),
+            members: vec![
+                member("mA"),
+                MemberFairnessView {
+                    share: None,
+                    ..member("=1+1")
+                },
+                member("a \"b\", c"),
+            ],
+        };
+        let found = FairnessView {
+            from: span.from,
+            to: span.to,
+            data: vec![span],
+        };
+        let times = "2026-10-14T17:46:40.000Z,2026-10-15T17:46:40.000Z,p1";
+        let rest = "1,2,3,4,8,0.1,0.9,-1.5";
+        let expected = [
+            HEAD,
+            &format!("{times},mA,6,5.25,0.75,0.75,{rest}"),
+            &format!("{times},\"'=1+1\",6,5.25,0.75,,{rest}"),
+            &format!("{times},\"a \"\"b\"\", c\",6,5.25,0.75,0.75,{rest}"),
+            "",
+        ];
+        assert_eq!(text(&found), expected.join("\r\n"));
+    }
+}
