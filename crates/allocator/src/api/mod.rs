@@ -38,6 +38,7 @@ mod quotas;
 mod read;
 mod reports;
 mod schedules;
+mod shortfall;
 mod transfers;
 mod tree;
 mod validate;
@@ -101,6 +102,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(quotas::routes())
         .merge(reports::routes())
         .merge(schedules::routes())
+        .merge(shortfall::routes())
         .merge(transfers::routes())
         .merge(visits::more_routes())
         .route_layer(middleware::from_fn_with_state(
