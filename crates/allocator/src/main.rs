@@ -50,6 +50,18 @@ enum Command {
         #[arg(long)]
         drop_rest: bool,
     },
+    /// Fold a corp's log in Postgres again and tell every entry that this version's rules would have answered otherwise:
+    /// there must be none. Changes nothing.
+    Replay {
+        #[arg(long)]
+        corp: String,
+        /// As RFC 3339; without it, from the first entry on.
+        #[arg(long)]
+        from: Option<String>,
+        /// As RFC 3339, itself left out; without it, up to the last entry.
+        #[arg(long)]
+        to: Option<String>,
+    },
     /// Check stores, secrets, WeCom and the callback address, and say how to mend what is wrong.
     Doctor {
         /// Public URL of an endpoint, for example https://wecom.example.com/callback/main: checks that callbacks can arrive.
@@ -164,6 +176,9 @@ async fn run(
                 drop_rest,
             };
             commands::rebuild(whole()?, env, corp, how).await
+        }
+        Command::Replay { corp, from, to } => {
+            commands::replay(database()?, env, corp, from, to).await
         }
         Command::Doctor { callback, json } => {
             // Missing secrets are findings of its own.

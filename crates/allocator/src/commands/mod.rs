@@ -2,6 +2,7 @@
 
 pub mod doctor;
 pub mod key;
+mod replay;
 
 use std::{collections::HashMap, io::Write, process::ExitCode};
 
@@ -10,6 +11,8 @@ use anyhow::Context;
 use ledger::Ledger;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::{EnvFilter, fmt};
+
+pub use replay::replay;
 
 use crate::{
     app::App,

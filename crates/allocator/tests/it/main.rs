@@ -18,6 +18,7 @@ mod api_moves;
 mod api_people;
 mod api_presence;
 mod api_refusals;
+mod api_reports;
 mod api_support;
 mod api_transfers;
 mod console;
