@@ -157,7 +157,8 @@ impl Call<'_> {
         tried.extend(open.member.take());
         let rule = self.corp.offers.rules.get(&open.pool);
         let tries = rule.map_or(0, |rule| rule.tries as usize);
-        let how = How::Reassigned { asked: false };
+        let from = tried.last().cloned();
+        let how = How::Reassigned { asked: false, from };
         self.begins(open.id, &open.pool, how, &tried);
         let next = match tried.len() < tries {
             true => self.pick_without(&open.pool, tried.clone()),

@@ -67,6 +67,8 @@ struct NewAllocation {
 enum Word {
     /// A member was chosen.
     Assigned,
+    /// A member is asked, and has not accepted yet.
+    Offered,
     /// Nobody is free: the customer stands in the pool's waiting list.
     Waiting,
     /// The customer has an allocation in this pool already.
@@ -286,9 +288,9 @@ impl Asked {
     /// that was there already must be this customer's, in this pool.
     async fn fits(&self, ctx: &Ctx, first: &Decision) -> Result<(), Problem> {
         let (allocation, made) = match first {
-            Decision::Assigned { allocation, .. } | Decision::Waiting { allocation } => {
-                (*allocation, true)
-            }
+            Decision::Assigned { allocation, .. }
+            | Decision::Offered { allocation, .. }
+            | Decision::Waiting { allocation } => (*allocation, true),
             Decision::Already { allocation, .. } | Decision::Echo { allocation, .. } => {
                 (*allocation, false)
             }
@@ -336,6 +338,9 @@ impl Asked {
     ) -> Result<Response, Problem> {
         let (word, allocation, member) = match decision {
             Decision::Assigned { allocation, member } => (Word::Assigned, allocation, Some(member)),
+            Decision::Offered {
+                allocation, member, ..
+            } => (Word::Offered, allocation, Some(member)),
             Decision::Waiting { allocation } => (Word::Waiting, allocation, None),
             Decision::Already { allocation, member } => {
                 (Word::Already, allocation, member.as_ref())

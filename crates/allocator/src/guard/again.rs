@@ -91,7 +91,8 @@ fn is_for_again(entry: &LogEntry) -> bool {
         | Op::Reassign(_)
         | Op::Visit(_)
         | Op::Confirm(_)
-        | Op::Adjust(_) => true,
+        | Op::Adjust(_)
+        | Op::Respond(_) => true,
         Op::Note => entry.payload.is_some(),
         Op::Presence(_)
         | Op::SetMember(_)
@@ -99,6 +100,7 @@ fn is_for_again(entry: &LogEntry) -> bool {
         | Op::RemovePool { .. }
         | Op::Wake { .. }
         | Op::Expire { .. }
+        | Op::Reclaim { .. }
         | Op::SetSlots(_)
         | Op::Rebuilt { .. } => false,
     }

@@ -146,6 +146,7 @@ fn view(row: Allocation, visits: &HashMap<AllocationId, Visit>) -> model::Alloca
         epoch: row.epoch,
         // A hold is the script's to settle, by the customer's coming.
         settled: row.settled_ms.is_some() && visit.is_none(),
+        offer_until_ms: None,
         hold: visit.map(|visit| model::HoldView {
             until_ms: visit.held_until_ms,
             channel: visit.channel.clone(),

@@ -106,7 +106,7 @@ fn had_effect(answer: &Answer) -> bool {
         Answer::Decided(decisions) => decisions.iter().any(|decision| {
             matches!(
                 decision,
-                Decision::Assigned { .. } | Decision::Waiting { .. }
+                Decision::Assigned { .. } | Decision::Offered { .. } | Decision::Waiting { .. }
             )
         }),
         Answer::Closed(closed) => !closed.is_empty(),
@@ -154,6 +154,13 @@ fn decided(
             );
             ("decided", Some(*allocation))
         }
+        // Nothing is done for it before the member has accepted.
+        Decision::Offered {
+            allocation, member, ..
+        } => {
+            changes.push(Change::Decided(row(request, Some(member), context)));
+            ("offered", Some(*allocation))
+        }
         Decision::Waiting { allocation } => {
             changes.push(Change::Decided(row(request, None, context)));
             ("waiting", Some(*allocation))
@@ -191,6 +198,7 @@ fn reason(decision: &Decision, context: &Context) -> Option<String> {
 fn allocation_of(decision: &Decision) -> Option<allocation::AllocationId> {
     match decision {
         Decision::Assigned { allocation, .. }
+        | Decision::Offered { allocation, .. }
         | Decision::Waiting { allocation }
         | Decision::Already { allocation, .. }
         | Decision::Echo { allocation, .. } => Some(*allocation),
