@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use allocation::{MemberId, model};
+use allocation::{Dump, LogEntry, MemberId, model};
 use roster::Roster;
 use serde_json::Value;
 
@@ -34,7 +34,12 @@ impl Invariant {
     }
 }
 
-fn invariant(name: &'static str, holds: bool, checked: u64, found: impl Into<String>) -> Invariant {
+pub(super) fn invariant(
+    name: &'static str,
+    holds: bool,
+    checked: u64,
+    found: impl Into<String>,
+) -> Invariant {
     Invariant {
         name,
         holds,
@@ -49,7 +54,8 @@ pub(crate) async fn all(stage: &Stage, customers: u64) -> anyhow::Result<Vec<Inv
     let mut all = vec![one_each(stage, customers).await?, shares(stage).await?];
     all.extend(transfers(stage, &corp).await?);
     all.push(welcomes(&corp));
-    all.extend(state(stage).await?);
+    let folded = fold(stage, |_, _| {}).await?;
+    all.extend(state(stage, &folded, &dump(stage).await?).await?);
     all.push(nothing_pending(stage).await?);
     all.push(outcomes(stage).await?);
     all.extend(simulator(stage).await?);
@@ -146,11 +152,25 @@ fn welcomes(corp: &Value) -> Invariant {
     )
 }
 
-async fn state(stage: &Stage) -> anyhow::Result<Vec<Invariant>> {
-    let roster = Roster::new(stage.redis.clone()).corp(&stage.corp);
-    let dump = roster.dump().await?;
-    let mut fold = model::Corp::new();
-    let (mut after, mut entries, mut broken) = (0, 0, None);
+/// The ledger's log, folded through the rules.
+pub(super) struct Folded {
+    corp: model::Corp,
+    entries: u64,
+    /// Where it does not go on.
+    broken: Option<String>,
+}
+
+/// Folds the whole log; `watch` sees each entry with the state after it.
+pub(super) async fn fold(
+    stage: &Stage,
+    mut watch: impl FnMut(&model::Corp, &LogEntry),
+) -> anyhow::Result<Folded> {
+    let mut folded = Folded {
+        corp: model::Corp::new(),
+        entries: 0,
+        broken: None,
+    };
+    let mut after = 0;
     loop {
         let rows = stage
             .ledger
@@ -159,17 +179,37 @@ async fn state(stage: &Stage) -> anyhow::Result<Vec<Invariant>> {
             .await?;
         let Some(last) = rows.last() else { break };
         after = last.seq;
-        entries += rows.len() as u64;
+        folded.entries += rows.len() as u64;
         for row in &rows {
-            if broken.is_none()
-                && let Err(error) = row.parse().and_then(|entry| fold.fold(&entry))
-            {
-                broken = Some(format!("entry {}: {error}", row.seq));
+            if folded.broken.is_some() {
+                break;
+            }
+            let entry = row.parse().and_then(|entry| {
+                folded.corp.fold(&entry)?;
+                Ok(entry)
+            });
+            match entry {
+                Ok(entry) => watch(&folded.corp, &entry),
+                Err(error) => folded.broken = Some(format!("entry {}: {error}", row.seq)),
             }
         }
     }
-    let same = broken.is_none() && fold.dump() == dump;
-    let found = broken.unwrap_or_else(|| {
+    Ok(folded)
+}
+
+/// What Redis has.
+pub(super) async fn dump(stage: &Stage) -> anyhow::Result<Dump> {
+    let roster = Roster::new(stage.redis.clone()).corp(&stage.corp);
+    Ok(roster.dump().await?)
+}
+
+pub(super) async fn state(
+    stage: &Stage,
+    folded: &Folded,
+    dump: &Dump,
+) -> anyhow::Result<Vec<Invariant>> {
+    let same = folded.broken.is_none() && folded.corp.dump() == *dump;
+    let found = folded.broken.clone().unwrap_or_else(|| {
         format!(
             "{} keys {}",
             dump.keys.len(),
@@ -181,12 +221,13 @@ async fn state(stage: &Stage) -> anyhow::Result<Vec<Invariant>> {
         .allocations()
         .open_by_member(&stage.corp)
         .await?;
-    let everybody = stage
-        .members
-        .iter()
-        .map(|(member, _)| MemberId::new(member.clone()))
-        .chain([MemberId::new("desk")])
+    let everybody = dump
+        .keys
+        .keys()
+        .filter_map(|key| key.strip_prefix("member:"))
+        .map(MemberId::new)
         .collect::<Result<Vec<_>, _>>()?;
+    let roster = Roster::new(stage.redis.clone()).corp(&stage.corp);
     let loads: BTreeMap<String, u64> = roster
         .members(&everybody)
         .await?
@@ -202,7 +243,7 @@ async fn state(stage: &Stage) -> anyhow::Result<Vec<Invariant>> {
         invariant(
             "folding the ledger's log gives Redis, byte for byte",
             same,
-            entries,
+            folded.entries,
             found,
         ),
         invariant(
@@ -214,7 +255,7 @@ async fn state(stage: &Stage) -> anyhow::Result<Vec<Invariant>> {
     ])
 }
 
-async fn nothing_pending(stage: &Stage) -> anyhow::Result<Invariant> {
+pub(super) async fn nothing_pending(stage: &Stage) -> anyhow::Result<Invariant> {
     let inbox = inbox::Inbox::new(
         stage.redis.clone(),
         stage.corp.as_str(),
@@ -248,7 +289,7 @@ async fn nothing_pending(stage: &Stage) -> anyhow::Result<Invariant> {
     Ok(invariant("nothing is pending", holds, 4, found))
 }
 
-async fn outcomes(stage: &Stage) -> anyhow::Result<Invariant> {
+pub(super) async fn outcomes(stage: &Stage) -> anyhow::Result<Invariant> {
     let (deliveries, without): (i64, i64) = sqlx::query_as(
         "SELECT count(*), count(*) FILTER (WHERE o.delivery IS NULL) FROM deliveries AS d
          LEFT JOIN delivery_outcomes AS o
@@ -266,7 +307,7 @@ async fn outcomes(stage: &Stage) -> anyhow::Result<Invariant> {
 }
 
 /// What the simulator itself watches.
-async fn simulator(stage: &Stage) -> anyhow::Result<Vec<Invariant>> {
+pub(super) async fn simulator(stage: &Stage) -> anyhow::Result<Vec<Invariant>> {
     let report: wecom_sim::CheckReport = serde_json::from_value(stage.sim_get("check").await?)?;
     let broken: Vec<String> = report
         .invariants
