@@ -109,6 +109,7 @@ mod tests {
             "demo --customers 1 --seconds 1",
             "prove faults --scale 0.001 --seed 0",
             "prove surge --scale 1",
+            "prove visits --scale 0.001",
         ] {
             let words = ["xtask"].into_iter().chain(line.split(' '));
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

@@ -8,6 +8,7 @@
 pub(crate) mod checks;
 mod faults;
 pub(crate) mod surge;
+mod visits;
 
 use std::process::ExitCode;
 
@@ -30,7 +31,8 @@ const MOST_SEED: u64 = i64::MAX as u64;
 /// The last line is `{"scenario":…,"passed":…,"figures":{…}}`; the exit status says whether every invariant held.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// surge: customers while processes die. faults: the same while stores and WeCom misbehave.
+    /// surge: customers while processes die. faults: the same while stores and WeCom misbehave. visits: visitors of
+    /// public pages while allocators die.
     #[arg(value_enum)]
     scenario: Scenario,
     /// Share of the stated size, from 0.001 to 1.
@@ -54,6 +56,24 @@ pub(crate) struct Args {
 enum Scenario {
     Surge,
     Faults,
+    Visits,
+}
+
+impl Scenario {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Surge => "surge",
+            Self::Faults => "faults",
+            Self::Visits => "visits",
+        }
+    }
+
+    fn sabotages(self) -> &'static [Sabotage] {
+        match self {
+            Self::Surge | Self::Faults => &SABOTAGES,
+            Self::Visits => &SABOTAGES_OF_VISITS,
+        }
+    }
 }
 
 /// What is broken on purpose.
@@ -67,6 +87,14 @@ pub(crate) enum Sabotage {
     Transfer,
     /// One entry is missing from the ledger's log.
     Log,
+    /// A slot that nobody holds is lent, in Redis.
+    SlotKept,
+    /// The visit that a slot led to is another visitor's.
+    OtherVisitor,
+    /// Two visits had one slot at the same time.
+    SlotTwice,
+    /// A hold has no end.
+    Endless,
 }
 
 /// The log first: a load that is wrong makes the fold differ too.
@@ -77,11 +105,33 @@ const SABOTAGES: [Sabotage; 4] = [
     Sabotage::Transfer,
 ];
 
+/// In an order in which each breaks something that still held.
+const SABOTAGES_OF_VISITS: [Sabotage; 7] = [
+    Sabotage::Log,
+    Sabotage::SlotKept,
+    Sabotage::Load,
+    Sabotage::OtherVisitor,
+    Sabotage::SlotTwice,
+    Sabotage::Endless,
+    Sabotage::Twice,
+];
+
 /// A scenario that has come to its end.
 struct Played {
     stage: Stage,
     customers: u64,
+    /// What visitors did, where there were any.
+    script: Option<visits::Script>,
     figures: Value,
+}
+
+impl Played {
+    async fn invariants(&self) -> anyhow::Result<Vec<Invariant>> {
+        match &self.script {
+            Some(script) => visits::checks::all(&self.stage, script).await,
+            None => checks::all(&self.stage, self.customers).await,
+        }
+    }
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -110,21 +160,19 @@ async fn prove(args: &Args, scale: f64) -> anyhow::Result<ExitCode> {
     let mut played = match args.scenario {
         Scenario::Surge => surge::run(scale, args).await,
         Scenario::Faults => faults::run(scale, args).await,
+        Scenario::Visits => visits::run(scale, args).await,
     }?;
-    let invariants = checks::all(&played.stage, played.customers).await?;
+    let invariants = played.invariants().await?;
     let mut passed = invariants.iter().all(|one| one.holds);
     if !args.json {
         invariants.iter().for_each(|one| print(&one.line()));
     }
     if args.self_test && passed {
-        let missed = self_test(&played, invariants).await?;
+        let missed = self_test(&played, args.scenario.sabotages(), invariants).await?;
         passed = missed.is_empty();
         played.figures["missed"] = json!(missed);
     }
-    let name = match args.scenario {
-        Scenario::Surge => "surge",
-        Scenario::Faults => "faults",
-    };
+    let name = args.scenario.name();
     let figures = played.figures.take();
     // What its end says comes before the last line.
     tokio::task::block_in_place(|| drop(played));
@@ -137,11 +185,15 @@ async fn prove(args: &Args, scale: f64) -> anyhow::Result<ExitCode> {
 }
 
 /// A proof that cannot fail is none: breaks one promise after the other and answers those that nobody noticed.
-async fn self_test(played: &Played, mut before: Vec<Invariant>) -> anyhow::Result<Vec<String>> {
+async fn self_test(
+    played: &Played,
+    sabotages: &[Sabotage],
+    mut before: Vec<Invariant>,
+) -> anyhow::Result<Vec<String>> {
     let mut missed = Vec::new();
-    for sabotage in SABOTAGES {
+    for &sabotage in sabotages {
         played.stage.sabotage(sabotage).await?;
-        let after = checks::all(&played.stage, played.customers).await?;
+        let after = played.invariants().await?;
         let caught: Vec<&str> = before
             .iter()
             .zip(&after)

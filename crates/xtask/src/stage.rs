@@ -190,7 +190,7 @@ impl Stage {
         .await
     }
 
-    async fn put(&self, path: &str, body: &Value) -> anyhow::Result<()> {
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> anyhow::Result<()> {
         self.put_at(self.console(), path, body).await
     }
 
@@ -210,6 +210,13 @@ impl Stage {
             answer.text().await.unwrap_or_default()
         );
         Ok(())
+    }
+
+    /// What the REST API has there.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        let url = format!("{}/api/v1/corps/{CORP}/{path}", self.console());
+        let answer = self.http.get(url).bearer_auth(&self.key).send().await?;
+        Ok(answer.error_for_status()?.json().await?)
     }
 
     /// A POST to the simulator's admin API.
@@ -243,6 +250,11 @@ impl Stage {
             .take(self.gateways)
             .map(|node| node.url.as_str())
             .collect()
+    }
+
+    /// The allocators' REST APIs.
+    pub(crate) fn consoles(&self) -> Vec<&str> {
+        self.allocators().map(|node| node.url.as_str()).collect()
     }
 
     /// The first allocator's REST API.
@@ -294,7 +306,16 @@ impl Stage {
 
     /// Kills one process, whichever it is, and starts it again. Answers its name.
     pub(crate) fn kill_one(&mut self) -> anyhow::Result<String> {
-        let index = self.random.random_range(0..self.nodes.len());
+        self.kill_among(0)
+    }
+
+    /// Likewise, but only allocators.
+    pub(crate) fn kill_allocator(&mut self) -> anyhow::Result<String> {
+        self.kill_among(self.gateways)
+    }
+
+    fn kill_among(&mut self, first: usize) -> anyhow::Result<String> {
+        let index = self.random.random_range(first..self.nodes.len());
         let node = &mut self.nodes[index];
         if let Some(process) = &node.process {
             signal(process.id(), "KILL");

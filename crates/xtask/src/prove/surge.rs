@@ -64,6 +64,7 @@ pub(super) async fn run(scale: f64, args: &Args) -> anyhow::Result<Played> {
     Ok(Played {
         stage,
         customers,
+        script: None,
         figures,
     })
 }

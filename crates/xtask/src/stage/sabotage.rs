@@ -27,7 +27,7 @@ impl Stage {
                     "INSERT INTO allocations (id, corp_id, pool_id, customer_id, subject, member, source, decided_at,
                         assigned_at, decided_seq, changed_seq)
                      SELECT gen_random_uuid(), corp_id, 'other', customer_id, subject, member, 'sabotage', now(), now(),
-                        decided_seq, changed_seq FROM allocations LIMIT 1",
+                        decided_seq, changed_seq FROM allocations WHERE state = 'open' LIMIT 1",
                 )
                 .execute(pool)
                 .await?;
@@ -36,6 +36,52 @@ impl Stage {
                 sqlx::query("DELETE FROM log WHERE seq = (SELECT max(seq) - 1 FROM log)")
                     .execute(pool)
                     .await?;
+            }
+            Sabotage::SlotKept => {
+                let slot: String = sqlx::query_scalar(
+                    "SELECT way FROM contact_ways WHERE kind = 'slot' AND state = 'ready' LIMIT 1",
+                )
+                .fetch_one(pool)
+                .await?;
+                let key = format!("{{{CORP}}}:v1:slot:{slot}");
+                let mut redis = self.redis.clone();
+                let text: String = redis::cmd("GET").arg(&key).query_async(&mut redis).await?;
+                let lent = text.replace("\u{1f}F\u{1f}", "\u{1f}B\u{1f}");
+                anyhow::ensure!(lent != text, "{slot} is lent");
+                redis::cmd("SET")
+                    .arg(&key)
+                    .arg(lent)
+                    .query_async::<()>(&mut redis)
+                    .await?;
+            }
+            Sabotage::OtherVisitor => {
+                change_one(
+                    pool,
+                    "UPDATE visits SET visitor = (SELECT visitor FROM visits WHERE matched IS NULL LIMIT 1)
+                     WHERE allocation_id = (SELECT allocation_id FROM visits WHERE matched = 'slot' LIMIT 1)",
+                )
+                .await?;
+            }
+            Sabotage::SlotTwice => {
+                change_one(
+                    pool,
+                    "WITH two AS (
+                        SELECT one.allocation_id AS id, other.slot AS slot FROM visits AS one
+                        JOIN visits AS other ON other.slot <> one.slot
+                            AND other.held_until - other.hold_ms * interval '1 ms' < one.ended_at
+                            AND one.held_until - one.hold_ms * interval '1 ms' < other.ended_at
+                        LIMIT 1)
+                     UPDATE visits SET slot = two.slot FROM two WHERE allocation_id = two.id",
+                )
+                .await?;
+            }
+            Sabotage::Endless => {
+                change_one(
+                    pool,
+                    "UPDATE visits SET ended_at = NULL, ended_as = NULL
+                     WHERE allocation_id = (SELECT allocation_id FROM visits WHERE ended_as = 'expired' LIMIT 1)",
+                )
+                .await?;
             }
             Sabotage::Transfer => {
                 // No fault of the scenario may come between.
@@ -78,4 +124,10 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+async fn change_one(pool: &sqlx::PgPool, statement: &'static str) -> anyhow::Result<()> {
+    let changed = sqlx::query(statement).execute(pool).await?.rows_affected();
+    anyhow::ensure!(changed == 1, "{changed} rows changed");
+    Ok(())
 }
