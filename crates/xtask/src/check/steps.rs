@@ -94,7 +94,7 @@ pub(crate) fn all() -> Vec<Step> {
         },
         Step {
             name: "prove",
-            what: "surge and faults against real processes, scaled down; and that broken promises are caught",
+            what: "surge, faults and visits against real processes, scaled down; and that broken promises are caught",
             packages: &STORES,
             instead: || None,
             run: prove,
@@ -272,13 +272,13 @@ fn counted(ok: bool, output: &str) -> Outcome {
     }
 }
 
-/// Both scenarios, small, and their self-tests.
+/// All scenarios, small, and their self-tests.
 fn prove(_: &Context) -> anyhow::Result<Outcome> {
-    for scenario in ["surge", "faults"] {
+    for (scenario, scale) in [("surge", "0.03"), ("faults", "0.03"), ("visits", "0.01")] {
         // Through cargo: the tests may have replaced the program that runs this.
         let program = ["run", "--quiet", "--locked", "--package", "xtask", "--"];
         let mut command = cargo(&program);
-        command.args(["prove", scenario, "--scale", "0.03", "--self-test"]);
+        command.args(["prove", scenario, "--scale", scale, "--self-test"]);
         if !show(&mut command)? {
             return Ok(plain(
                 false,
