@@ -44,6 +44,8 @@ pub enum What {
     Visited,
     Woken,
     Reassigned,
+    /// The member who was asked declined, or did not answer in time.
+    MovedOn,
     Confirmed,
     Kept,
 }
@@ -55,6 +57,7 @@ impl What {
             What::Visited => "visited",
             What::Woken => "woken",
             What::Reassigned => "reassigned",
+            What::MovedOn => "moved_on",
             What::Confirmed => "confirmed",
             What::Kept => "kept",
         }
@@ -74,6 +77,8 @@ pub enum Rule {
     LongestWaitingWoken,
     /// It was taken from the member who had it; the next rule says who got it.
     Reassigned,
+    /// The member who was asked declined or did not answer; the next rule says who is asked now.
+    OfferOver,
     /// The member was named by whoever asked.
     Named,
     /// The visitor added the member who was held for him.
@@ -96,6 +101,7 @@ impl Rule {
             Rule::LeastLoad => "least_load",
             Rule::LongestWaitingWoken => "longest_waiting_woken",
             Rule::Reassigned => "reassigned",
+            Rule::OfferOver => "offer_over",
             Rule::Named => "named",
             Rule::Held => "held",
             Rule::Late => "late",
@@ -305,6 +311,7 @@ impl How {
             How::Visited => What::Visited,
             How::Woken => What::Woken,
             How::Reassigned { .. } => What::Reassigned,
+            How::MovedOn { .. } => What::MovedOn,
             How::Confirmed | How::Late | How::Mismatched | How::Direct => What::Confirmed,
             How::Kept { .. } => What::Kept,
         }
@@ -317,6 +324,7 @@ impl UnderWay {
             How::Decided | How::Visited => None,
             How::Woken => Some(Rule::LongestWaitingWoken),
             How::Reassigned { .. } => Some(Rule::Reassigned),
+            How::MovedOn { .. } => Some(Rule::OfferOver),
             How::Confirmed => Some(Rule::Held),
             How::Late => Some(Rule::Late),
             How::Mismatched => Some(Rule::Mismatched),

@@ -28,7 +28,7 @@ pub struct Got {
     pub entitlement: f64,
     /// Customers he did not pay for: given to him by name, or they stayed with him.
     pub received: u64,
-    /// Taken from him and given to another member.
+    /// Taken from him and given to another member, or offered to him, and he declined or did not answer.
     pub reassigned: u64,
     /// Visitors who did not come in time.
     pub expired: u64,
@@ -185,16 +185,21 @@ impl Watcher for Tally {
     }
 
     fn ends(&mut self, _: &Corp, member: Option<&MemberId>) {
-        let (Some(UnderWay { pool, how, paid }), Some(member)) = (self.under_way.take(), member)
-        else {
+        let Some(UnderWay { pool, how, paid }) = self.under_way.take() else {
             return;
         };
+        let taken = matches!(how, How::MovedOn { .. }) || member.is_some();
         if let How::Reassigned {
             from: Some(from), ..
-        } = &how
+        }
+        | How::MovedOn { from: Some(from) } = &how
+            && taken
         {
             self.got(&pool, from, |got| got.reassigned += 1);
         }
+        let Some(member) = member else {
+            return;
+        };
         let had_it = matches!(how, How::Confirmed | How::Kept { moved: false });
         if !paid && !had_it {
             self.got(&pool, member, |got| got.received += 1);

@@ -4,9 +4,10 @@ use uuid::Uuid;
 
 use crate::model::Corp;
 use crate::{
-    Adjustment, AllocationId, ChannelId, Closing, Confirmation, Limits, LogEntry, MemberId, Op,
-    PoolConfig, PoolId, PresenceChange, Reason, Reassignment, Request, RequestId, SetMember,
-    SetSlots, Settlement, SettlementOutcome, SlotId, Strategy, SubjectKey, Visit, Weight,
+    Adjustment, AllocationId, ChannelId, Closing, Confirmation, Limits, LogEntry, MemberId,
+    OfferRule, Op, PoolConfig, PoolId, PresenceChange, Reason, Reassignment, Request, RequestId,
+    Response, SetMember, SetSlots, Settlement, SettlementOutcome, SlotId, Strategy, SubjectKey,
+    Visit, Weight,
 };
 
 pub(crate) const BEGIN_MS: u64 = 1_792_000_000_000;
@@ -96,6 +97,8 @@ pub(crate) struct History {
     pub(crate) now_ms: u64,
     pub(crate) entries: Vec<LogEntry>,
     made: usize,
+    /// How pools that are put from now on offer.
+    offers: Option<OfferRule>,
 }
 
 impl History {
@@ -105,6 +108,7 @@ impl History {
             now_ms: BEGIN_MS,
             entries: Vec::new(),
             made: 0,
+            offers: None,
         }
     }
 
@@ -145,7 +149,8 @@ impl History {
         });
         let config = PoolConfig::new(pool(of), version, strategy, members).unwrap();
         let limits = limits.iter().map(|(i, limits)| (member(*i), *limits));
-        self.apply(Op::SetPool(config.with_limits(limits)))
+        let config = config.with_limits(limits).with_offers(self.offers);
+        self.apply(Op::SetPool(config))
     }
 
     /// Somebody asks for a customer who was not there before.
@@ -197,6 +202,10 @@ impl History {
             true => vec![(random.below(3), Self::random_limits(random))],
             false => Vec::new(),
         };
+        self.offers = random.one_in(3).then(|| OfferRule {
+            accept_ms: [1000, 5 * MINUTE_MS][random.below(2)],
+            tries: 1 + random.below(3) as u32,
+        });
         self.set_pool(of, version, strategy, &weights, &limits);
     }
 
@@ -205,7 +214,7 @@ impl History {
         let open: Vec<_> = self.corp.allocations().collect();
         let some = (!open.is_empty()).then(|| open[random.below(open.len())].clone());
         let later_ms = self.now_ms + [1000, 10 * MINUTE_MS, 60 * MINUTE_MS][random.below(3)];
-        let op = match (random.below(16), some) {
+        let op = match (random.below(19), some) {
             (0..=4, _) => Op::Decide(self.requests(random)),
             (5..=6, _) => {
                 self.made += 1;
@@ -231,6 +240,15 @@ impl History {
                 },
                 expect: None,
             }),
+            (16..=17, Some(some)) => Op::Respond(Response {
+                allocation: some.allocation,
+                pool: some.pool,
+                subject: some.subject,
+                member: some.member.unwrap_or_else(|| member(who)),
+                epoch: some.epoch,
+                declined: (!random.one_in(3)).then(|| Reason::new("busy").unwrap()),
+            }),
+            (18, _) => Op::Reclaim { limit: 5 },
             (12, _) => Op::Expire { limit: 10 },
             (13, _) => {
                 let blocked = random.one_in(4).then(|| Reason::new("holiday").unwrap());

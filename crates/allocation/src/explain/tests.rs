@@ -9,8 +9,8 @@ use super::*;
 use crate::Strategy as Choosing;
 use crate::histories::*;
 use crate::{
-    Answer, Confirmed, Decision, Limits, Op, Reason, Reassigned, Reassignment, SetMember, Settled,
-    Settlement, SettlementOutcome, Visited,
+    Answer, Confirmed, Decision, Limits, Op, Reason, Reassigned, Reassignment, Responded,
+    SetMember, Settled, Settlement, SettlementOutcome, Visited,
 };
 
 const FAIR: Choosing = Choosing::WeightedRoundRobin;
@@ -262,6 +262,43 @@ fn given_to_another_it_is_told_whom_nobody_wanted() {
     assert_eq!(found.chosen, Some(member(0)));
 }
 
+/// Who was asked before is not asked again; when nobody is left a person must decide.
+#[test]
+fn offers_that_come_to_nothing_move_on() {
+    let mut history = History::new();
+    let config = crate::PoolConfig::new(pool(0), 1, FAIR, [0, 1].map(|i| (member(i), Weight::ONE)));
+    let rule = crate::OfferRule {
+        accept_ms: 60_000,
+        tries: 2,
+    };
+    history.apply(Op::SetPool(config.unwrap().with_offers(Some(rule))));
+    history.apply(presence([0, 1], history.now_ms * 2));
+    history.decide(0);
+    let id = history.last_made();
+    assert_eq!(only(&history, id).chosen, Some(member(0)));
+    let open = history.corp.allocations().next().unwrap();
+    history.apply(Op::Respond(crate::Response {
+        allocation: id,
+        pool: open.pool,
+        subject: open.subject,
+        member: member(0),
+        epoch: open.epoch,
+        declined: Some(Reason::new("busy").unwrap()),
+    }));
+    let found = only(&history, id);
+    assert_eq!(
+        (found.what, found.chosen.clone()),
+        (What::MovedOn, Some(member(1)))
+    );
+    assert_eq!(found.rules, [Rule::OfferOver, Rule::EarliestDeadline]);
+    assert_eq!(filters(&found), [Some(Filter::LeftOut), None]);
+    history.now_ms += 60_000;
+    history.apply(Op::Reclaim { limit: 5 });
+    let found = only(&history, id);
+    assert_eq!((found.what, found.chosen.clone()), (What::MovedOn, None));
+    assert_eq!((found.op, found.waits), ("reclaim.1", None));
+}
+
 /// A visitor is held; then he comes in time, late, to somebody else, or nobody knows him.
 #[rstest]
 #[case::held(Rule::Held)]
@@ -325,9 +362,23 @@ fn recorded(entry: &LogEntry) -> BTreeMap<AllocationId, Vec<Option<MemberId>>> {
             for decision in decisions {
                 match decision {
                     Decision::Assigned { allocation, member } => put(*allocation, Some(member)),
+                    Decision::Offered {
+                        allocation, member, ..
+                    } => put(*allocation, Some(member)),
                     Decision::Waiting { allocation } => put(*allocation, None),
                     _ => {}
                 }
+            }
+        }
+        (Op::Respond(response), Answer::Responded(responded)) => match responded {
+            Responded::Declined(on) | Responded::Late(on) => {
+                put(response.allocation, on.member.as_ref());
+            }
+            _ => {}
+        },
+        (_, Answer::Reclaimed(reclaimed)) => {
+            for one in reclaimed {
+                put(one.allocation, one.to.member.as_ref());
             }
         }
         (_, Answer::Visited(visited)) => {

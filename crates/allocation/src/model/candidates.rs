@@ -14,7 +14,7 @@ use crate::weight::Weight;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Filter {
-    /// A reassignment does not want him.
+    /// A reassignment does not want him, or he was asked before.
     LeftOut,
     WeightZero,
     /// He is off, or his presence lease is over.

@@ -154,11 +154,11 @@ impl Call<'_> {
         self.end_offer(subject, open);
         self.release(open, subject);
         let mut tried = open.offer.take().map_or(Vec::new(), |offer| offer.tried);
-        tried.extend(open.member.take());
+        let from = open.member.take();
+        tried.extend(from.clone());
         let rule = self.corp.offers.rules.get(&open.pool);
         let tries = rule.map_or(0, |rule| rule.tries as usize);
-        let from = tried.last().cloned();
-        let how = How::Reassigned { asked: false, from };
+        let how = How::MovedOn { from };
         self.begins(open.id, &open.pool, how, &tried);
         let next = match tried.len() < tries {
             true => self.pick_without(&open.pool, tried.clone()),

@@ -16,6 +16,8 @@ pub(crate) enum How {
     Woken,
     /// Given away by this member; `asked`: to a member who was named.
     Reassigned { asked: bool, from: Option<MemberId> },
+    /// This member was asked, and declined or did not answer.
+    MovedOn { from: Option<MemberId> },
     /// The visitor has added the member who was held for him.
     Confirmed,
     /// As before, when the hold was over.
@@ -34,7 +36,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) allocation: AllocationId,
     pub(crate) pool: &'a PoolId,
     pub(crate) how: How,
-    /// Members that a reassignment does not want.
+    /// Members that a reassignment does not want, or that were asked before.
     pub(crate) left_out: &'a [MemberId],
     pub(crate) now_ms: u64,
 }

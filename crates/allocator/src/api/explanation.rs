@@ -45,7 +45,7 @@ struct DecisionView {
     at: When,
     /// The operation, with the version of its meaning.
     operation: &'static str,
-    /// `decided`, `visited`, `woken`, `reassigned`, `confirmed`, `kept`.
+    /// `decided`, `visited`, `woken`, `reassigned`, `moved_on` (an offer came to nothing), `confirmed`, `kept`.
     what: &'static str,
     pool: String,
     /// Version of the pool's configuration that was in force; null: the pool is no more.
@@ -54,12 +54,12 @@ struct DecisionView {
     /// `weighted_round_robin`, `least_load`.
     #[schema(required)]
     strategy: Option<&'static str>,
-    /// Null: it waits, or nobody else was free.
+    /// Null: it waits, or nobody else was free, or a person must decide.
     #[schema(required)]
     chosen: Option<String>,
     /// What decided, in order. Of a pool: `earliest_deadline` (of those with credit, whose credit would reach a whole
     /// customer first), `most_credit` (nobody had credit), `least_load`. Before it: `longest_waiting_woken`,
-    /// `reassigned`. Without the pool: `named`, `held`, `late`, `mismatched`, `direct`, `kept`.
+    /// `reassigned`, `offer_over`. Without the pool: `named`, `held`, `late`, `mismatched`, `direct`, `kept`.
     rules: Vec<&'static str>,
     #[schema(required)]
     tie: Option<TieView>,

@@ -62,11 +62,12 @@ enum Format {
 struct FairnessQuery {
     /// Only this pool.
     pool: Option<String>,
-    #[param(value_type = String)]
-    from: When,
-    /// At most 92 days after `from`; itself left out.
-    #[param(value_type = String)]
-    to: When,
+    /// Without it 7 days before `to`.
+    #[param(value_type = Option<String>)]
+    from: Option<When>,
+    /// At most 92 days after `from`; itself left out. Without it now.
+    #[param(value_type = Option<String>)]
+    to: Option<When>,
     /// Without it the whole time is one span.
     #[param(inline)]
     by: Option<By>,
@@ -152,14 +153,14 @@ async fn fairness(
     let mut fields = Fields::default();
     let pool = query.pool.as_deref();
     let pool: Option<PoolId> = pool.and_then(|pool| fields.parse("query:pool", pool));
-    span(&mut fields, query.from, query.to, MOST_DAYS);
+    let (from, to) = span(&ctx, &mut fields, (query.from, query.to), 7, MOST_DAYS);
     let zone = Zone::named(query.zone.as_deref().unwrap_or("UTC"));
     if zone.is_none() {
         let message = "must be the IANA name of a time zone, such as Asia/Shanghai";
         fields.wrong("query:zone", "unknown_zone", message);
     }
     fields.check()?;
-    let (from_ms, to_ms) = (query.from.0, query.to.0);
+    let (from_ms, to_ms) = (from.0, to.0);
     let starts = starts(zone.as_ref(), query.by, from_ms, to_ms);
     let spans = spans(&ctx, pool, starts.clone(), from_ms, to_ms).await?;
     let members = spans.iter().flat_map(|span| span.members.keys().cloned());
@@ -173,8 +174,8 @@ async fn fairness(
         view(&ctx, span, to_ms)
     });
     let found = FairnessView {
-        from: query.from,
-        to: query.to,
+        from,
+        to,
         data: data.collect(),
     };
     Ok(match wants_csv(query.format, &headers) {
@@ -183,14 +184,24 @@ async fn fairness(
     })
 }
 
-/// A span of time must not be empty, nor too long.
-pub(super) fn span(fields: &mut Fields, from: When, to: When, most_days: u64) {
+/// A span of time must not be empty, nor too long. What is left out is the last days.
+pub(super) fn span(
+    ctx: &Ctx,
+    fields: &mut Fields,
+    (from, to): (Option<When>, Option<When>),
+    usual_days: u64,
+    most_days: u64,
+) -> (When, When) {
+    let to = to.unwrap_or_else(|| When(ctx.app.now_ms()));
+    let usual_ms = to.0.saturating_sub(usual_days * DAY_MS);
+    let from = from.unwrap_or(When(usual_ms));
     if to <= from {
         fields.wrong("query:to", "out_of_range", "must be after from");
     } else if to.0 - from.0 > most_days * DAY_MS {
         let message = format!("must be at most {most_days} days after from");
         fields.wrong("query:to", "out_of_range", message);
     }
+    (from, to)
 }
 
 fn starts(zone: Option<&Zone>, by: Option<By>, from_ms: u64, to_ms: u64) -> Vec<u64> {

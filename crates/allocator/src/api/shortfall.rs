@@ -40,11 +40,12 @@ struct MemberPath {
 struct ShortfallQuery {
     /// Only this pool.
     pool: Option<String>,
-    #[param(value_type = String)]
-    from: When,
-    /// At most 7 days after `from`; itself left out.
-    #[param(value_type = String)]
-    to: When,
+    /// Without it a day before `to`.
+    #[param(value_type = Option<String>)]
+    from: Option<When>,
+    /// At most 7 days after `from`; itself left out. Without it now.
+    #[param(value_type = Option<String>)]
+    to: Option<When>,
 }
 
 /// What a member got, and what kept him out of the rest.
@@ -103,7 +104,7 @@ async fn get(
     let mut fields = Fields::default();
     let pool = query.pool.as_deref();
     let pool: Option<PoolId> = pool.and_then(|pool| fields.parse("query:pool", pool));
-    span(&mut fields, query.from, query.to, MOST_DAYS);
+    let (from, to) = span(&ctx, &mut fields, (query.from, query.to), 1, MOST_DAYS);
     fields.check()?;
     let app = &ctx.app;
     let members = app.ledger.members();
@@ -111,7 +112,7 @@ async fn get(
     if known.await?.is_empty() {
         return Err(Problem::not_found("member"));
     }
-    let (from_ms, to_ms) = (query.from.0, query.to.0);
+    let (from_ms, to_ms) = (from.0, to.0);
     // What lasts is not told beyond now.
     let until_ms = to_ms.min(app.now_ms());
     let walk = Walk::over(&app.ledger, &app.questions, ctx.id(), from_ms, to_ms);
@@ -121,8 +122,8 @@ async fn get(
     let pools = seen.end();
     Ok(axum::Json(ShortfallView {
         member: ctx.userid(&member).await,
-        from: query.from,
-        to: query.to,
+        from,
+        to,
         pools: pools.into_iter().map(view).collect(),
     }))
 }

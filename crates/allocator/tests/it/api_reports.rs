@@ -81,6 +81,11 @@ async fn members_are_compared_with_their_entitlement() {
     assert_eq!(numbers(&members[0]), expected);
     let expected = [json!("mB"), json!(2), json!(2.0), json!(0.0), json!(0.2)];
     assert_eq!(numbers(&members[1]), expected);
+    // Without a span it is the last week, and for one member the last day.
+    let usual = viewer.get("/reports/fairness").await.ok();
+    assert_eq!(usual["data"][0]["members"], pool["members"]);
+    let usual = viewer.get("/members/mB/shortfall").await.ok();
+    assert_eq!(usual["pools"][0]["got"], 2);
     let other = viewer
         .get(&format!("/reports/fairness?{span}&pool=p2"))
         .await;
@@ -163,7 +168,7 @@ async fn what_cannot_be_asked_is_told() {
     let world = World::new().await;
     let console = ten_customers(&world).await;
     for (path, pointer) in [
-        ("/reports/fairness?to=2020-03-01T00:00:00Z", "query:from"),
+        ("/reports/fairness?from=yesterday", "query:from"),
         (
             "/reports/fairness?from=2020-03-01T00:00:00Z&to=2020-03-01T00:00:00Z",
             "query:to",
