@@ -132,7 +132,7 @@ struct MemberFairnessView {
     share: Option<f64>,
     /// Given to him by name, or stayed with him: not in `count`.
     received: u64,
-    /// Taken from him and given to another.
+    /// Taken from him and given to another, or offered to him, and he declined or did not answer.
     reassigned: u64,
     /// Visitors held for him who did not come in time.
     expired_holds: u64,
