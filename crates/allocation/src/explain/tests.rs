@@ -370,12 +370,10 @@ fn recorded(entry: &LogEntry) -> BTreeMap<AllocationId, Vec<Option<MemberId>>> {
                 }
             }
         }
-        (Op::Respond(response), Answer::Responded(responded)) => match responded {
-            Responded::Declined(on) | Responded::Late(on) => {
-                put(response.allocation, on.member.as_ref());
-            }
-            _ => {}
-        },
+        (
+            Op::Respond(response),
+            Answer::Responded(Responded::Declined(on) | Responded::Late(on)),
+        ) => put(response.allocation, on.member.as_ref()),
         (_, Answer::Reclaimed(reclaimed)) => {
             for one in reclaimed {
                 put(one.allocation, one.to.member.as_ref());
