@@ -5,12 +5,12 @@
 //! and after, so that of two writers at once the later one's word stands.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
-use allocation::{MemberId, PoolConfig, PoolId, model::MemberView};
+use allocation::{MemberId, PoolConfig, PoolId, ScheduleId, model::MemberView};
 use ledger::{Pool, PoolVersion};
 use metrics::counter;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +26,7 @@ pub mod hours;
 pub(crate) mod limits;
 mod reading;
 
+use hours::Zone;
 use limits::Days;
 pub use reading::{default_pool, look_again, refresh};
 
@@ -161,8 +162,8 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
 struct Last {
     mark: String,
     generation: Option<u64>,
-    /// Zones are of the hours.
-    hours: String,
+    /// Days end by them.
+    zones: BTreeMap<ScheduleId, Zone>,
     turns: u32,
     /// A day ends then, and how long the next one is must be looked up.
     day_end_ms: Option<u64>,
@@ -171,11 +172,11 @@ struct Last {
 async fn turn(app: &App, corp: &CorpApp, last: &mut Last) -> Result<(), Error> {
     let mark = app.ledger.configuration_mark(&corp.id).await?;
     let generation = corp.roster.status().await?.generation;
-    let hours = corp.hours.now().mark().to_owned();
+    let zones = corp.hours.now().zones();
     let is_new_day = last.day_end_ms.is_some_and(|end_ms| end_ms <= app.now_ms());
     let unchanged = mark == last.mark
         && generation == last.generation
-        && hours == last.hours
+        && zones == last.zones
         && last.turns < WHOLE_EVERY
         && !is_new_day;
     if unchanged {
@@ -190,7 +191,7 @@ async fn turn(app: &App, corp: &CorpApp, last: &mut Last) -> Result<(), Error> {
     *last = Last {
         mark,
         generation,
-        hours,
+        zones,
         turns: 0,
         day_end_ms: synced.day_end_ms,
     };

@@ -195,6 +195,11 @@ pub(super) const OTHERS: &[(&str, &[&str], &[&str])] = &[
         &["''", "'a b'", "'{a}'", "'出口'"],
     ),
     (
+        "hours.default_zone",
+        &["'Asia/Shanghai'", "'america/new_york'", "'UTC'"],
+        &["''", "'Mars/Olympus'", "'+08:00'", "8"],
+    ),
+    (
         "card.title",
         &["'新客户'"],
         &[

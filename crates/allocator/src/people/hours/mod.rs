@@ -100,9 +100,12 @@ impl Everybody {
         self.knows_schedule(hours.schedule.as_ref())
     }
 
-    /// Another one: something changed.
-    pub fn mark(&self) -> &str {
-        &self.mark
+    /// Where the members of each schedule are.
+    pub fn zones(&self) -> BTreeMap<ScheduleId, Zone> {
+        let schedules = self.schedules.iter();
+        schedules
+            .map(|(id, schedule)| (id.clone(), schedule.zone().clone()))
+            .collect()
     }
 
     /// It is at hand, or there is none.
