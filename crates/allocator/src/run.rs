@@ -18,6 +18,7 @@ use crate::{
     config::Config,
     people, pipeline,
     public::{self, Site, app_desk::AppDesk, identity::Keys},
+    reception::slots,
     redis_setup,
 };
 
@@ -101,6 +102,8 @@ pub async fn run_with(
     for corp in app.corps.values() {
         // Without channels every customer would go to the default pool.
         people::refresh(&app, corp).await?;
+        // Without its contact ways a page would show no code to those who have a member.
+        slots::refresh(&app, corp).await?;
     }
     // Not waited for: the program starts while Redis is away.
     tokio::spawn(redis_setup::warn(Arc::clone(&app), stop.clone()));
