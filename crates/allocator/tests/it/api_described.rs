@@ -82,6 +82,7 @@ impl Api {
             "boolean" => json!(true),
             "integer" | "number" => json!(1),
             "string" if schema["format"] == "date-time" => json!("2026-10-14T08:00:00Z"),
+            "string" if schema["format"] == "uuid" => json!("01920000-0000-7000-8000-000000000001"),
             "string" => json!("x1"),
             other => panic!("{other}: {schema}"),
         }
