@@ -148,8 +148,13 @@ pub(crate) fn misfits(schema: &Value) -> Vec<Value> {
                 .as_array()
                 .is_some_and(|all| all.iter().any(|one| one["type"] == "null"))
         });
+    // Some numbers may be below 0.
+    let below_zero = schema["minimum"]
+        .as_f64()
+        .is_some_and(|least| least <= -1.0);
     all.into_iter()
         .filter(|value| !(value.is_null() && nullable))
+        .filter(|value| !(below_zero && value == &json!(-1)))
         .collect()
 }
 

@@ -508,3 +508,39 @@ async fn what_cannot_be_visited_says_why() {
     assert_eq!(asked.status, 503);
     assert!(!asked.header("retry-after").is_empty());
 }
+
+/// A make-up is owed to its member and paid by the others; the audit says who gave it and why.
+#[tokio::test]
+async fn a_credit_entry_counts_and_says_why() {
+    let (world, console) = world().await;
+    let credits = "/pools/sales/credits";
+    let entry =
+        json!({"member": "ma", "amount": 2, "kind": "make_up", "reason": "two test customers"});
+    let made = console.post(credits, entry).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    // Of nine he gets his three, and what the others pay of the two that he is owed: four thirds.
+    let mut got = Vec::new();
+    for n in 0..9 {
+        got.push(held(&world, &format!("v{n}")).await.member.to_string());
+    }
+    let his = got.iter().filter(|member| *member == "ma").count();
+    assert!((4..=5).contains(&his), "{got:?}");
+    assert_eq!(got[..2], ["ma", "ma"]);
+    world.written().await;
+    let audit = console.all("/audit").await;
+    let entry = audit
+        .iter()
+        .find(|entry| entry["action"] == "credit.create");
+    assert_eq!(entry.unwrap()["reason"], "two test customers");
+    let wrong = json!({"member": "m!", "amount": 0, "kind": "make_up", "reason": " "});
+    let pointers = console.post(credits, wrong).await.pointers();
+    assert_eq!(pointers, ["/member", "/amount", "/reason"]);
+    let stranger = json!({"member": "mx", "amount": 1, "kind": "calibration", "reason": "x"});
+    let pointers = console.post(credits, stranger).await.pointers();
+    assert_eq!(pointers, ["/member"]);
+    let nowhere = json!({"member": "ma", "amount": 1, "kind": "calibration", "reason": "x"});
+    assert_eq!(
+        console.post("/pools/nowhere/credits", nowhere).await.status,
+        404
+    );
+}
