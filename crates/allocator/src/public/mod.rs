@@ -9,7 +9,7 @@
 //!
 //! A page is whole without scripts: where something is waited for it comes again by itself, the less often the longer it
 //! took. The script only asks in between whether that is worth while, and stops when what the visitor has is over, so that
-//! a page which nobody looks at keeps nobody's time. [`visitor`] says who is a visitor.
+//! a page which nobody looks at keeps nobody's time. `visitor` says who is a visitor.
 
 pub mod app_desk;
 mod client;
