@@ -7,10 +7,11 @@
 -- ARGV[3..] customers seven for each: allocation, pool where no visit explains him, subject, member who has him,
 --           visitor or "", slot whose way was used or "", channel whose plain way was used or ""
 --
--- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then four for each:
---          "CONFIRMED" | "LATE" | "MISMATCHED" allocation, allocation of the visit, "visitor", "slot" or "time" |
---          "ALREADY" allocation, allocation of the visit or "", by what or "" | "DIRECT" allocation "" "" |
---          "ECHO" allocation pool "" | "NO_POOL" "" "" ""
+-- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then five for each:
+--          "CONFIRMED", "LATE" or "MISMATCHED", allocation, that of the visit, "visitor", "slot" or "time", pool of the visit
+--          ("" for CONFIRMED) |
+--          "ALREADY" allocation, allocation of the visit or "", by what or "", "" | "DIRECT" allocation "" "" "" |
+--          "ECHO" allocation pool "" "" | "NO_POOL" and four ""
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  one open allocation for each pool and customer; a hold is confirmed at most once; credits sum to 0.
 -- Cost     O(customers * log members + woken * log members)
@@ -67,24 +68,24 @@ return operation('confirm.1', {}, function()
     local list = open(subject)
     for i = 1, #list do
       local e = list[i]
-      if e.member == member_id and e.holder ~= '' and e.holder ~= member_id then return 'ECHO', e.id, e.pool, '' end
+      if e.member == member_id and e.holder ~= '' and e.holder ~= member_id then return 'ECHO', e.id, e.pool, '', '' end
     end
     local found = trace(pool_id, member_id, visitor, slot, channel)
     if not found then
-      if not pool(pool_id) then return 'NO_POOL', '', '', '' end
+      if not pool(pool_id) then return 'NO_POOL', '', '', '', '' end
       local e = find(list, pool_id)
-      if e then return 'ALREADY', e.id, '', '' end
+      if e then return 'ALREADY', e.id, '', '', '' end
       local m = create(member_id)
       charge_unasked(pool_id, member_id)
       open_for(list, allocation, pool_id, member_id, assign(m, pool_id))
-      return 'DIRECT', allocation, '', ''
+      return 'DIRECT', allocation, '', '', ''
     end
     local held, by, of = found.e, found.by, found.e.pool
     local own = found.visitor ~= subject and find(list, of)
     if own then
       if found.at then drop(open(found.visitor), found.at, found.visitor) end
       remember_past(found.visitor, of, 'M', own.id, own.member ~= '' and own.member or member_id)
-      return 'ALREADY', own.id, held.id, by
+      return 'ALREADY', own.id, held.id, by, ''
     end
     if found.at and found.member == member_id then
       local from = open(found.visitor)
@@ -94,7 +95,7 @@ return operation('confirm.1', {}, function()
       list[#list + 1] = { id = held.id, pool = of, member = member_id, holder = member_id, epoch = held.epoch, settled = '1',
         mark = held.mark }
       remember_past(found.visitor, of, 'M', held.id, member_id)
-      return 'CONFIRMED', held.id, held.id, by
+      return 'CONFIRMED', held.id, held.id, by, ''
     end
     local word, mark = 'LATE', nil
     if not found.at and found.member == member_id then
@@ -118,12 +119,12 @@ return operation('confirm.1', {}, function()
     end
     open_for(list, allocation, of, member_id, mark)
     remember_past(found.visitor, of, 'M', allocation, member_id)
-    return word, allocation, held.id, by
+    return word, allocation, held.id, by, of
   end
 
   for i = 3, #ARGV, 7 do
     local n = #out
-    out[n + 1], out[n + 2], out[n + 3], out[n + 4] =
+    out[n + 1], out[n + 2], out[n + 3], out[n + 4], out[n + 5] =
       confirm(ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], ARGV[i + 6])
   end
   wake()

@@ -112,12 +112,16 @@ pub enum Confirmed {
     /// The hold had expired: a new allocation to the same member.
     Late {
         allocation: AllocationId,
+        /// Of the visit, whatever its channel leads to by now.
+        pool: PoolId,
         held: AllocationId,
         by: Match,
     },
     /// Another member was added than the one he saw: a new allocation to that one, who pays for it.
     Mismatched {
         allocation: AllocationId,
+        /// Of the visit, whatever its channel leads to by now.
+        pool: PoolId,
         held: AllocationId,
         by: Match,
     },
@@ -301,29 +305,33 @@ impl Confirmation {
 }
 
 impl Confirmed {
-    /// A word and three fields.
-    pub(crate) fn fields(&self) -> [String; 4] {
+    /// A word and four fields.
+    pub(crate) fn fields(&self) -> [String; 5] {
         let none = String::new;
-        let found = |word: &str, allocation: &AllocationId, held: &AllocationId, by: &Match| {
-            [
-                word.to_owned(),
-                allocation.to_string(),
-                held.to_string(),
-                by.as_str().to_owned(),
-            ]
-        };
+        let found =
+            |word: &str, allocation: &AllocationId, held: &AllocationId, by: &Match, pool| {
+                [
+                    word.to_owned(),
+                    allocation.to_string(),
+                    held.to_string(),
+                    by.as_str().to_owned(),
+                    optional(pool),
+                ]
+            };
         match self {
-            Confirmed::Confirmed { held, by } => found("CONFIRMED", held, held, by),
+            Confirmed::Confirmed { held, by } => found("CONFIRMED", held, held, by, None),
             Confirmed::Late {
                 allocation,
+                pool,
                 held,
                 by,
-            } => found("LATE", allocation, held, by),
+            } => found("LATE", allocation, held, by, Some(pool)),
             Confirmed::Mismatched {
                 allocation,
+                pool,
                 held,
                 by,
-            } => found("MISMATCHED", allocation, held, by),
+            } => found("MISMATCHED", allocation, held, by, Some(pool)),
             Confirmed::Already {
                 allocation,
                 held,
@@ -333,24 +341,30 @@ impl Confirmed {
                 allocation.to_string(),
                 optional(held.as_ref()),
                 by.map(Match::as_str).unwrap_or_default().to_owned(),
+                none(),
             ],
-            Confirmed::Direct { allocation } => {
-                ["DIRECT".into(), allocation.to_string(), none(), none()]
-            }
+            Confirmed::Direct { allocation } => [
+                "DIRECT".into(),
+                allocation.to_string(),
+                none(),
+                none(),
+                none(),
+            ],
             Confirmed::Echo { allocation, pool } => [
                 "ECHO".into(),
                 allocation.to_string(),
                 pool.to_string(),
                 none(),
+                none(),
             ],
-            Confirmed::NoPool => ["NO_POOL".into(), none(), none(), none()],
+            Confirmed::NoPool => ["NO_POOL".into(), none(), none(), none(), none()],
         }
     }
 
     pub(crate) fn parse(fields: &mut Fields<'_>) -> Result<Self, Error> {
         let word = fields.next()?;
         if word == "NO_POOL" {
-            for _ in 0..3 {
+            for _ in 0..4 {
                 fields.next()?;
             }
             return Ok(Confirmed::NoPool);
@@ -359,28 +373,32 @@ impl Confirmed {
         if word == "ECHO" {
             let pool = fields.parse()?;
             fields.next()?;
+            fields.next()?;
             return Ok(Confirmed::Echo { allocation, pool });
         }
         let held: Option<AllocationId> = fields.optional()?;
         let by = Match::parse(fields.next()?)?;
-        Ok(match (word, held, by) {
-            ("CONFIRMED", Some(held), Some(by)) => Confirmed::Confirmed { held, by },
-            ("LATE", Some(held), Some(by)) => Confirmed::Late {
+        let pool: Option<PoolId> = fields.optional()?;
+        Ok(match (word, held, by, pool) {
+            ("CONFIRMED", Some(held), Some(by), None) => Confirmed::Confirmed { held, by },
+            ("LATE", Some(held), Some(by), Some(pool)) => Confirmed::Late {
+                allocation,
+                pool,
+                held,
+                by,
+            },
+            ("MISMATCHED", Some(held), Some(by), Some(pool)) => Confirmed::Mismatched {
+                allocation,
+                pool,
+                held,
+                by,
+            },
+            ("ALREADY", held, by, None) => Confirmed::Already {
                 allocation,
                 held,
                 by,
             },
-            ("MISMATCHED", Some(held), Some(by)) => Confirmed::Mismatched {
-                allocation,
-                held,
-                by,
-            },
-            ("ALREADY", held, by) => Confirmed::Already {
-                allocation,
-                held,
-                by,
-            },
-            ("DIRECT", None, None) => Confirmed::Direct { allocation },
+            ("DIRECT", None, None, None) => Confirmed::Direct { allocation },
             (other, ..) => return Err(Error::unreadable("confirmed", other)),
         })
     }

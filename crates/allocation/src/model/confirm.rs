@@ -97,6 +97,7 @@ impl Call<'_> {
                 mark = self.pay_instead(&found, asked);
                 Confirmed::Mismatched {
                     allocation: asked.allocation,
+                    pool: pool.clone(),
                     held,
                     by,
                 }
@@ -108,6 +109,7 @@ impl Call<'_> {
                 self.ends(Some(&asked.member));
                 Confirmed::Late {
                     allocation: asked.allocation,
+                    pool: pool.clone(),
                     held,
                     by,
                 }
@@ -116,6 +118,7 @@ impl Call<'_> {
                 mark = self.pay_instead(&found, asked);
                 Confirmed::Mismatched {
                     allocation: asked.allocation,
+                    pool: pool.clone(),
                     held,
                     by,
                 }

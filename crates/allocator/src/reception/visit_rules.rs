@@ -1,8 +1,8 @@
 //! What follows from the log entries of visits: rows, ends of holds, and what a new customer brings with him. Pure.
 
 use allocation::{
-    AllocationId, ChannelId, Confirmation, Confirmed, Expired, Match, Reason, Visit, Visited,
-    Woken, WokenHold,
+    AllocationId, ChannelId, Confirmation, Confirmed, Expired, Match, PoolId, Reason, Visit,
+    Visited, Woken, WokenHold,
 };
 use ledger::{
     Change, Customer, DeliveryOutcome, NewAllocation, NewVisit, SettledAs, VisitEnd, VisitEnded,
@@ -134,6 +134,7 @@ pub(super) fn confirmed(
         }
         Confirmed::Late {
             allocation,
+            pool,
             held,
             by,
         } => {
@@ -145,11 +146,12 @@ pub(super) fn confirmed(
                 None,
                 changes,
             );
-            made(asked, *allocation, context, changes);
+            made(asked, *allocation, pool, context, changes);
             ("late", Some(*allocation), true)
         }
         Confirmed::Mismatched {
             allocation,
+            pool,
             held,
             by,
         } => {
@@ -161,11 +163,11 @@ pub(super) fn confirmed(
                 Some(MISMATCHED),
                 changes,
             );
-            made(asked, *allocation, context, changes);
+            made(asked, *allocation, pool, context, changes);
             ("mismatched", Some(*allocation), true)
         }
         Confirmed::Direct { allocation } => {
-            made(asked, *allocation, context, changes);
+            made(asked, *allocation, &asked.pool, context, changes);
             ("direct", Some(*allocation), true)
         }
         Confirmed::Already {
@@ -218,13 +220,14 @@ pub(super) fn confirmed(
 fn made(
     asked: &Confirmation,
     allocation: AllocationId,
+    pool: &PoolId,
     context: &Context,
     changes: &mut Vec<Change>,
 ) {
     let channel = context.channel.clone();
     changes.push(Change::Decided(NewAllocation {
         allocation,
-        pool: asked.pool.clone(),
+        pool: pool.clone(),
         subject: asked.subject,
         customer: customer(context),
         member: Some(asked.member.clone()),

@@ -254,6 +254,30 @@ async fn who_comes_late_is_still_known() {
     world.check().await;
 }
 
+/// The channel leads to another pool by the time he comes: he is counted where he was held, in Redis and in the ledger.
+#[tokio::test]
+async fn who_comes_late_is_counted_in_the_pool_of_his_visit() {
+    let (world, console) = world().await;
+    let hold = held(&world, "v1").await;
+    over(&world).await;
+    assert_eq!(expire(&world).await, 1);
+    world.pool(&console, "others", &[("md", 1.0)]).await;
+    let body = json!({"name": "x", "pool": "others", "states": [],
+        "visits": {"slots_per_member": 2, "hold_seconds": 30, "title": "Spring"}});
+    console.put("/channels/page", body).await.ok();
+    let slot = hold.slot.unwrap();
+    adds(&world, "wmC1", hold.member.as_str(), slot.as_str()).await;
+    let new = ended(&world, hold.allocation)
+        .await
+        .next_allocation
+        .unwrap();
+    let row = row(&world, new).await;
+    assert_eq!(row.pool.as_str(), "sales");
+    let open = world.corp_app().roster.allocations_of(&row.subject).await;
+    assert_eq!(open.unwrap()[0].pool, row.pool);
+    world.check().await;
+}
+
 /// Time goes on for the script as for everybody: the holds' ends are put back instead.
 async fn over(world: &World) {
     let key = format!("{{{}}}:v1:holds", world.corp);

@@ -272,6 +272,7 @@ async fn who_has_him_pays_instead_of_who_was_seen() {
         asked.slot = by.as_deref().map(slot);
         let mismatched = Confirmed::Mismatched {
             allocation: allocation("g", "c1"),
+            pool: pool("g"),
             held: allocation("g", "v1"),
             by: Match::Slot,
         };
@@ -302,6 +303,7 @@ async fn who_comes_late_is_paid_for() {
     asked.slot = by.as_deref().map(slot);
     let late = Confirmed::Late {
         allocation: allocation("g", "c1"),
+        pool: pool("g"),
         held: allocation("g", "v1"),
         by: Match::Slot,
     };
