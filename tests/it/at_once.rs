@@ -21,6 +21,7 @@ async fn a_customer_is_taken_once() {
         holder: None,
         request: None,
         echo: false,
+        plan: None,
     };
     let asked = (0..20).map(|_| corp.roster.decide(vec![request()], "", None));
     let answers = futures_util::future::join_all(asked).await;

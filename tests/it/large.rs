@@ -98,6 +98,7 @@ async fn decide(world: &World, pool: &str) -> Vec<MemberId> {
             holder: None,
             request: None,
             echo: false,
+            plan: None,
         });
         let roster = &world.corp_app().roster;
         let applied = roster

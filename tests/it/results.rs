@@ -318,6 +318,7 @@ async fn of_another_pool(world: &World, customer: &str, holder: &str) -> allocat
             holder: MemberId::new(holder).ok(),
             request: None,
             echo: false,
+            plan: None,
         };
         let roster = &world.corp_app().roster;
         let applied = roster.decide(vec![request], &payload.text(), None).await;

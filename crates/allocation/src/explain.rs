@@ -5,9 +5,10 @@
 use serde::Serialize;
 
 use crate::error::Error;
-use crate::id::{AllocationId, MemberId, PoolId};
+use crate::id::{AllocationId, MemberId, PoolId, Skill};
 use crate::log::LogEntry;
 use crate::model::{Candidate, Choice, Corp, How, PickRule, Turn, Watcher};
+use crate::plan::Plan;
 use crate::pool::Strategy;
 use crate::weight::Weight;
 
@@ -23,7 +24,13 @@ pub struct Explanation {
     pub op: &'static str,
     pub what: What,
     pub pool: PoolId,
-    /// Version of the pool's configuration; None: there is no such pool any more.
+    /// The pool that was looked at, if that is another one: a plan leads there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<PoolId>,
+    /// What a member had to be able to do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<Skill>,
+    /// Version of the configuration of the pool that was looked at; None: there is no such pool any more.
     pub pool_version: Option<u64>,
     pub strategy: Option<Strategy>,
     /// None: it waits, or nothing changed.
@@ -73,6 +80,8 @@ pub enum Rule {
     MostCredit,
     /// The smallest load divided by weight.
     LeastLoad,
+    /// The plan prefers this member: the customer was his before, or always comes to him.
+    Preferred,
     /// Of those who waited the one who had waited longest; the next rule says to whom he came.
     LongestWaitingWoken,
     /// It was taken from the member who had it; the next rule says who got it.
@@ -99,6 +108,7 @@ impl Rule {
             Rule::EarliestDeadline => "earliest_deadline",
             Rule::MostCredit => "most_credit",
             Rule::LeastLoad => "least_load",
+            Rule::Preferred => "preferred",
             Rule::LongestWaitingWoken => "longest_waiting_woken",
             Rule::Reassigned => "reassigned",
             Rule::OfferOver => "offer_over",
@@ -199,6 +209,10 @@ struct Witness<'a> {
 
 struct UnderWay {
     pool: PoolId,
+    /// That is looked at.
+    source: PoolId,
+    needs: Vec<Skill>,
+    preferred: bool,
     how: How,
     left_out: Vec<MemberId>,
     now_ms: u64,
@@ -211,11 +225,14 @@ impl Watcher for Witness<'_> {
     fn begins(&mut self, corp: &Corp, turn: &Turn<'_>) {
         self.under_way = (turn.allocation == self.allocation).then(|| UnderWay {
             pool: turn.pool.clone(),
+            source: turn.pool.clone(),
+            needs: Vec::new(),
+            preferred: false,
             how: turn.how.clone(),
             left_out: turn.left_out.to_vec(),
             now_ms: turn.now_ms,
             behind: corp.n_waiting(turn.pool),
-            candidates: corp.candidates(turn.pool, turn.left_out, turn.now_ms),
+            candidates: corp.candidates(turn.pool, turn.left_out, &[], turn.now_ms),
             choice: None,
         });
     }
@@ -223,8 +240,35 @@ impl Watcher for Witness<'_> {
     /// Leases that were over may have been ended since it began.
     fn picks(&mut self, corp: &Corp, pool: &PoolId, _: &MemberId, class: usize) {
         if let Some(under_way) = &mut self.under_way {
-            under_way.candidates = corp.candidates(pool, &under_way.left_out, under_way.now_ms);
+            under_way.look(corp, pool, &[]);
             under_way.choice = corp.choice(pool, class);
+        }
+    }
+
+    fn follows(&mut self, corp: &Corp, plan: &Plan) {
+        if let (Some(under_way), Some(first)) = (&mut self.under_way, plan.steps().first()) {
+            under_way.look(corp, &first.pool, &first.needs);
+        }
+    }
+
+    fn picks_able(
+        &mut self,
+        corp: &Corp,
+        pool: &PoolId,
+        _: &MemberId,
+        choice: Choice,
+        needs: &[Skill],
+    ) {
+        if let Some(under_way) = &mut self.under_way {
+            under_way.look(corp, pool, needs);
+            under_way.choice = Some(choice);
+        }
+    }
+
+    fn prefers(&mut self, corp: &Corp, pool: &PoolId, _: &MemberId, needs: &[Skill]) {
+        if let Some(under_way) = &mut self.under_way {
+            under_way.look(corp, pool, needs);
+            under_way.preferred = true;
         }
     }
 
@@ -247,7 +291,7 @@ fn explanation(
     after: &Corp,
     member: Option<&MemberId>,
 ) -> Explanation {
-    let policy = after.policy(&under_way.pool);
+    let policy = after.policy(&under_way.source);
     let waits = match (member, &under_way.how) {
         (None, How::Decided | How::Visited) => Some(Waits {
             why: under_way.waits_for(),
@@ -267,6 +311,8 @@ fn explanation(
         tie: under_way.tie(),
         waits,
         candidates: considered(&under_way, after),
+        source: (under_way.source != under_way.pool).then_some(under_way.source),
+        needs: under_way.needs,
         pool: under_way.pool,
     }
 }
@@ -275,7 +321,7 @@ fn considered(under_way: &UnderWay, after: &Corp) -> Vec<Considered> {
     let can_be_picked = |one: &&Candidate| one.filter.is_none();
     let free = under_way.candidates.iter().filter(can_be_picked);
     let sum: f64 = free.map(|one| one.weight.as_f64()).sum();
-    let afterwards = after.candidates(&under_way.pool, &[], under_way.now_ms);
+    let afterwards = after.candidates(&under_way.source, &[], &[], under_way.now_ms);
     let credit_after = |member: &MemberId| {
         let at = afterwards.binary_search_by(|one| one.member.cmp(member));
         at.ok().and_then(|at| afterwards[at].credit)
@@ -319,6 +365,13 @@ impl How {
 }
 
 impl UnderWay {
+    /// At the members of this pool, and whether they can do this.
+    fn look(&mut self, corp: &Corp, pool: &PoolId, needs: &[Skill]) {
+        self.candidates = corp.candidates(pool, &self.left_out, needs, self.now_ms);
+        self.source = pool.clone();
+        self.needs = needs.to_vec();
+    }
+
     fn rules(&self, is_chosen: bool) -> Vec<Rule> {
         let first = match self.how {
             How::Decided | How::Visited => None,
@@ -337,7 +390,8 @@ impl UnderWay {
             PickRule::LeastLoad => Rule::LeastLoad,
         });
         let named = matches!(self.how, How::Reassigned { asked: true, .. }).then_some(Rule::Named);
-        let rules = [first, picked, named].into_iter().flatten();
+        let preferred = self.preferred.then_some(Rule::Preferred);
+        let rules = [first, preferred, picked, named].into_iter().flatten();
         rules.filter(|_| is_chosen).collect()
     }
 

@@ -226,6 +226,17 @@ impl Watcher for Tally {
         }
     }
 
+    fn earn_among(&mut self, _: &Corp, pool: &PoolId, able: &[(MemberId, Weight)]) {
+        let sum: f64 = able.iter().map(|(_, weight)| weight.as_f64()).sum();
+        if let Some(pool) = self.pool(pool) {
+            pool.decisions += 1;
+            for (member, weight) in able {
+                let got = pool.members.entry(member.clone()).or_default();
+                got.entitlement += weight.as_f64() / sum;
+            }
+        }
+    }
+
     fn pays(&mut self, pool: &PoolId, member: &MemberId, customers: i64) {
         if customers > 0
             && let Some(under_way) = &mut self.under_way

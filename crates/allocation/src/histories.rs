@@ -55,6 +55,7 @@ pub(crate) fn request(i: usize, of: &PoolId) -> Request {
         holder: None,
         request: None,
         echo: false,
+        plan: None,
     }
 }
 
@@ -66,6 +67,7 @@ pub(crate) fn visit(i: usize, of: &PoolId) -> Visit {
         channel: channel(),
         hold_ms: 5 * MINUTE_MS,
         rest_ms: MINUTE_MS,
+        plan: None,
     }
 }
 

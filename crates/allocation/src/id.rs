@@ -110,6 +110,16 @@ text_id!(
     }
 );
 text_id!(
+    /// What a member can do or is: `lang:en`, `vip`. Letters in lower case, digits, `_`, `-`, `.` and `:`.
+    Skill, "skill", 64, |text| {
+        if text.chars().all(|c| c.is_alphanumeric() || "_-.:".contains(c)) {
+            Ok(text.to_lowercase())
+        } else {
+            Err(Error::Text { what: "skill", problem: "has a character that is not allowed" })
+        }
+    }
+);
+text_id!(
     /// Hours of work that members share.
     ScheduleId, "schedule", 64, |text| Ok(text)
 );

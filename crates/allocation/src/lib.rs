@@ -16,6 +16,7 @@ pub mod model;
 mod offer;
 mod op;
 mod outcome;
+mod plan;
 mod pool;
 pub mod shortfall;
 mod text;
@@ -26,19 +27,20 @@ pub use dump::{Dump, Value};
 pub use error::Error;
 pub use id::{
     AllocationId, CalendarId, ChannelId, CorpId, MemberId, PoolId, Reason, RequestId, ScheduleId,
-    SlotId, SubjectKey,
+    Skill, SlotId, SubjectKey,
 };
 pub use limits::Limits;
 pub use log::LogEntry;
 pub use offer::{MovedOn, OfferRule, Reclaimed, Responded, Response};
 pub use op::{
     Adjustment, Assignment, Closing, Op, PresenceChange, Reassignment, Request, SetMember,
-    Settlement, SettlementOutcome,
+    SetSkills, Settlement, SettlementOutcome,
 };
 pub use outcome::{
     Adjusted, Answer, Closed, Decision, MemberChange, Outcome, PoolChange, Reassigned, Settled,
     Woken, WokenHold,
 };
+pub use plan::{Advanced, AdvancedTo, MAX_NEEDS, MAX_PREFERRED, MAX_STEPS, Plan, Step};
 pub use pool::{PoolConfig, Strategy};
 pub use visit::{Confirmation, Confirmed, Expired, Match, SetSlots, SlotsChange, Visit, Visited};
 pub use weight::Weight;
@@ -53,6 +55,8 @@ pub const MAX_LEASE_ENDS: usize = 512;
 pub const MAX_WEIGHTS: usize = 16;
 /// Members of one pool.
 pub const MAX_MEMBERS: usize = 10_000;
+/// Skills of one member.
+pub const MAX_SKILLS: usize = 64;
 /// Members that one reassignment may leave out.
 pub const MAX_EXCLUDED: usize = 64;
 /// How long it is remembered whom a visitor saw after his hold ended: he may still add the member, and if he did, he

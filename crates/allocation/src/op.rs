@@ -1,10 +1,13 @@
 //! The operations: everything that changes a corp's state, with their text form. A name carries its version: when
 //! the meaning of arguments changes, the name does, and the old one can still be read and folded.
 
+use std::collections::BTreeSet;
+
 use crate::error::Error;
-use crate::id::{AllocationId, MemberId, PoolId, Reason, RequestId, SubjectKey};
+use crate::id::{AllocationId, MemberId, PoolId, Reason, RequestId, Skill, SubjectKey};
 use crate::limits::Limits;
 use crate::offer::Response;
+use crate::plan::{Plan, pool_field, read_pool_field};
 use crate::pool::{PoolConfig, PoolContent};
 use crate::text::{FIELD, Fields, optional};
 use crate::visit::{Confirmation, SetSlots, Visit};
@@ -21,6 +24,8 @@ pub struct Request {
     pub request: Option<RequestId>,
     /// Asked by an event that names its holder: it may be the echo of a transfer of ours.
     pub echo: bool,
+    /// None: the pool serves whoever comes.
+    pub plan: Option<Plan>,
 }
 
 /// Ends open and waiting allocations of one subject; what is given must match.
@@ -111,6 +116,14 @@ impl SetMember {
     }
 }
 
+/// What a member can do, all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetSkills {
+    pub member: MemberId,
+    /// At most [`crate::MAX_SKILLS`].
+    pub skills: BTreeSet<Skill>,
+}
+
 /// A credit entry: what a member is owed beside what the rule says, in thousandths of a customer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adjustment {
@@ -153,6 +166,11 @@ pub enum Op {
     Reclaim {
         limit: u32,
     },
+    SetSkills(SetSkills),
+    /// Opens the next steps of at most `limit` plans of those who wait, or leaves them to a person.
+    Advance {
+        limit: u32,
+    },
     /// Changes nothing; carries a payload into the log.
     Note,
     /// The state was written anew: everybody is off until the next heartbeat.
@@ -172,15 +190,17 @@ impl Op {
             Op::Visit(visits) => visits.len(),
             Op::Confirm(confirmations) => confirmations.len(),
             Op::SetSlots(slots) => slots.add.len() + slots.remove.len(),
-            Op::Wake { limit, .. } | Op::Expire { limit } | Op::Reclaim { limit } => {
-                usize::try_from(*limit).unwrap_or(usize::MAX)
-            }
+            Op::Wake { limit, .. }
+            | Op::Expire { limit }
+            | Op::Reclaim { limit }
+            | Op::Advance { limit } => usize::try_from(*limit).unwrap_or(usize::MAX),
             Op::Settle(_)
             | Op::Reassign(_)
             | Op::SetMember(_)
             | Op::RemovePool { .. }
             | Op::Adjust(_)
             | Op::Respond(_)
+            | Op::SetSkills(_)
             | Op::Note
             | Op::Rebuilt { .. } => 1,
         };
@@ -190,6 +210,7 @@ impl Op {
     /// Versioned name in the log.
     pub fn name(&self) -> &'static str {
         match self {
+            Op::Decide(requests) if requests.iter().any(|one| one.plan.is_some()) => "decide.2",
             Op::Decide(_) => "decide.1",
             Op::Close(_) => "close.1",
             Op::Settle(_) => "settle.2",
@@ -201,6 +222,7 @@ impl Op {
             Op::SetPool(_) => "set_pool.1",
             Op::RemovePool { .. } => "remove_pool.1",
             Op::Wake { .. } => "wake.1",
+            Op::Visit(visits) if visits.iter().any(|one| one.plan.is_some()) => "visit.2",
             Op::Visit(_) => "visit.1",
             Op::Confirm(_) => "confirm.1",
             Op::Expire { .. } => "expire.1",
@@ -208,6 +230,8 @@ impl Op {
             Op::Adjust(_) => "adjust.1",
             Op::Respond(_) => "respond.1",
             Op::Reclaim { .. } => "reclaim.1",
+            Op::SetSkills(_) => "set_skills.1",
+            Op::Advance { .. } => "advance.1",
             Op::Note => "note.1",
             Op::Rebuilt { .. } => "rebuilt.1",
         }
@@ -277,7 +301,14 @@ impl Op {
             Op::Confirm(confirmations) => {
                 confirmations.iter().flat_map(Confirmation::args).collect()
             }
-            Op::Expire { limit } | Op::Reclaim { limit } => vec![limit.to_string()],
+            Op::Expire { limit } | Op::Reclaim { limit } | Op::Advance { limit } => {
+                vec![limit.to_string()]
+            }
+            Op::SetSkills(change) => {
+                let mut args = vec![change.member.to_string()];
+                args.extend(change.skills.iter().map(Skill::to_string));
+                args
+            }
             Op::Respond(response) => response.args(),
             Op::SetSlots(slots) => slots.args(),
             Op::Adjust(adjustment) => vec![
@@ -294,7 +325,7 @@ impl Op {
     pub fn parse(name: &str, args: &str) -> Result<Op, Error> {
         let mut fields = Fields::new("operation", args);
         let op = match name {
-            "decide.1" => Op::Decide(many(&mut fields, parse_request)?),
+            "decide.1" | "decide.2" => Op::Decide(many(&mut fields, parse_request)?),
             "close.1" => Op::Close(many(&mut fields, parse_closing)?),
             "settle.1" => Op::Settle(parse_settlement(&mut fields)?),
             "settle.2" => {
@@ -342,7 +373,7 @@ impl Op {
                 pool: fields.parse()?,
                 limit: fields.parse()?,
             },
-            "visit.1" => Op::Visit(many(&mut fields, Visit::parse)?),
+            "visit.1" | "visit.2" => Op::Visit(many(&mut fields, Visit::parse)?),
             "confirm.1" => Op::Confirm(many(&mut fields, Confirmation::parse)?),
             "expire.1" => Op::Expire {
                 limit: fields.parse()?,
@@ -350,6 +381,13 @@ impl Op {
             "set_slots.1" => Op::SetSlots(SetSlots::parse(&mut fields)?),
             "respond.1" => Op::Respond(Response::parse(&mut fields)?),
             "reclaim.1" => Op::Reclaim {
+                limit: fields.parse()?,
+            },
+            "set_skills.1" => Op::SetSkills(SetSkills {
+                member: fields.parse()?,
+                skills: many(&mut fields, Fields::parse)?.into_iter().collect(),
+            }),
+            "advance.1" => Op::Advance {
                 limit: fields.parse()?,
             },
             "adjust.1" => Op::Adjust(Adjustment {
@@ -387,7 +425,7 @@ fn many<'a, T>(
 fn request_args(request: &Request) -> [String; 6] {
     [
         request.allocation.to_string(),
-        request.pool.to_string(),
+        pool_field(&request.pool, request.plan.as_ref()),
         request.subject.to_string(),
         optional(request.holder.as_ref()),
         optional(request.request.as_ref()),
@@ -396,9 +434,12 @@ fn request_args(request: &Request) -> [String; 6] {
 }
 
 fn parse_request(fields: &mut Fields<'_>) -> Result<Request, Error> {
+    let allocation = fields.parse()?;
+    let (pool, plan) = read_pool_field(fields.next()?)?;
     Ok(Request {
-        allocation: fields.parse()?,
-        pool: fields.parse()?,
+        allocation,
+        pool,
+        plan,
         subject: fields.parse()?,
         holder: fields.optional()?,
         request: fields.optional()?,

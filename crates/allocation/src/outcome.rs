@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::id::{AllocationId, MemberId, PoolId, SlotId, SubjectKey};
 use crate::offer::{Reclaimed, Responded};
 use crate::op::Op;
+use crate::plan::Advanced;
 use crate::text::{Fields, join, optional};
 use crate::visit::{Confirmed, Expired, SlotsChange, Visited};
 
@@ -249,6 +250,7 @@ pub enum Answer {
     Adjusted(Adjusted),
     Responded(Responded),
     Reclaimed(Vec<Reclaimed>),
+    Advanced(Vec<Advanced>),
     /// Presence, wake, note, rebuilt: nothing beyond the woken.
     Ok,
 }
@@ -341,6 +343,9 @@ impl Outcome {
                 fields.extend([change.added.to_string(), change.removed.to_string()]);
             }
             Answer::Responded(responded) => fields.extend(responded.fields()),
+            Answer::Advanced(advanced) => {
+                fields.extend(advanced.iter().flat_map(Advanced::fields));
+            }
             Answer::Reclaimed(reclaimed) => {
                 fields.extend(reclaimed.iter().flat_map(Reclaimed::fields));
             }
@@ -411,7 +416,7 @@ fn parse_answer(op: &Op, fields: &mut Fields<'_>) -> Result<Answer, Error> {
             }
         }),
         Op::Reassign(_) => Answer::Reassigned(parse_reassigned(fields)?),
-        Op::SetMember(_) => Answer::Member(match fields.next()? {
+        Op::SetMember(_) | Op::SetSkills(_) => Answer::Member(match fields.next()? {
             "CHANGED" => MemberChange::Changed,
             "SAME" => MemberChange::Same,
             other => return Err(Error::unreadable("member change", other)),
@@ -452,6 +457,13 @@ fn parse_answer(op: &Op, fields: &mut Fields<'_>) -> Result<Answer, Error> {
                 reclaimed.push(Reclaimed::parse(fields)?);
             }
             Answer::Reclaimed(reclaimed)
+        }
+        Op::Advance { .. } => {
+            let mut advanced = Vec::new();
+            while !fields.is_empty() {
+                advanced.push(Advanced::parse(fields)?);
+            }
+            Answer::Advanced(advanced)
         }
         Op::Adjust(_) => Answer::Adjusted(Adjusted::parse(fields.next()?)?),
         Op::SetSlots(_) => Answer::Slots(SlotsChange {

@@ -50,11 +50,15 @@ pub(crate) struct PoolContent {
     pub(crate) limits: BTreeMap<MemberId, Limits>,
     /// Members are asked before they are given anybody.
     pub(crate) offer: Option<OfferRule>,
+    /// Each member gets about one of those who waited in this time.
+    pub(crate) drip_ms: Option<u64>,
 }
 
 /// Behind the name of the strategy, and between its two numbers: how offers are made.
 const OFFERS: char = '@';
 const TRIES: char = '/';
+/// Behind the name of the strategy and the offers: how fast those who waited are handed out.
+const DRIP: char = '~';
 /// Behind the name of the strategy: three limits follow each weight.
 const LIMITED: char = '+';
 
@@ -66,6 +70,9 @@ impl PoolContent {
         if let Some(rule) = &self.offer {
             let (accept_ms, tries) = (rule.accept_ms, rule.tries);
             strategy.push_str(&format!("{OFFERS}{accept_ms}{TRIES}{tries}"));
+        }
+        if let Some(drip_ms) = self.drip_ms {
+            strategy.push_str(&format!("{DRIP}{drip_ms}"));
         }
         if limited {
             strategy.push(LIMITED);
@@ -89,6 +96,13 @@ impl PoolContent {
         let word = fields.next()?;
         let plain = word.strip_suffix(LIMITED);
         let word = plain.unwrap_or(word);
+        let (word, drip_ms) = match word.split_once(DRIP) {
+            Some((word, drip)) => {
+                let drip_ms = drip.parse().map_err(|_| Error::unreadable("drip", drip))?;
+                (word, Some(drip_ms))
+            }
+            None => (word, None),
+        };
         let (strategy, offer) = match word.split_once(OFFERS) {
             Some((strategy, rule)) => (strategy, Some(read_rule(rule)?)),
             None => (word, None),
@@ -98,6 +112,7 @@ impl PoolContent {
             members: Vec::new(),
             limits: BTreeMap::new(),
             offer,
+            drip_ms,
         };
         while !fields.is_empty() {
             let member: MemberId = fields.parse()?;
@@ -147,6 +162,7 @@ impl PoolConfig {
             members: members.into_iter().collect(),
             limits: BTreeMap::new(),
             offer: None,
+            drip_ms: None,
         };
         Self::of(pool, version, content)
     }
@@ -216,8 +232,21 @@ impl PoolConfig {
         self.content.offer
     }
 
+    /// While somebody waits, each member is given about one in this time: the first who comes in the morning does not get
+    /// the whole night.
+    #[must_use]
+    pub fn with_drip(mut self, drip_ms: Option<u64>) -> Self {
+        self.content.drip_ms = drip_ms.filter(|drip_ms| *drip_ms > 0);
+        self
+    }
+
+    pub fn drip_ms(&self) -> Option<u64> {
+        self.content.drip_ms
+    }
+
     /// It says more than strategy and weights.
     pub(crate) fn is_more(&self) -> bool {
-        !self.content.limits.is_empty() || self.content.offer.is_some()
+        let content = &self.content;
+        !content.limits.is_empty() || content.offer.is_some() || content.drip_ms.is_some()
     }
 }

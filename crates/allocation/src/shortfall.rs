@@ -150,12 +150,9 @@ impl Shortfall {
     }
 }
 
-impl Watcher for Shortfall {
-    fn begins(&mut self, _: &Corp, turn: &Turn<'_>) {
-        self.left_out = turn.left_out.contains(&self.member);
-    }
-
-    fn earn(&mut self, corp: &Corp, pool: &PoolId, sum: u64) {
+impl Shortfall {
+    /// Somebody was chosen among members whose weights have this sum.
+    fn earned(&mut self, corp: &Corp, pool: &PoolId, sum: u64, is_able: bool) {
         if !self.means(pool) {
             return;
         }
@@ -165,7 +162,7 @@ impl Watcher for Shortfall {
         };
         let filter = match self.left_out {
             true => Some(Filter::LeftOut),
-            false if within => None,
+            false if within => (!is_able).then_some(Filter::Skills),
             false => corp
                 .filter(pool, &self.member, self.now_ms)
                 .unwrap_or_default(),
@@ -179,6 +176,23 @@ impl Watcher for Shortfall {
             }
             Some(filter) => *of_pool.filters.entry(filter).or_default() += 1,
         }
+    }
+}
+
+impl Watcher for Shortfall {
+    fn begins(&mut self, _: &Corp, turn: &Turn<'_>) {
+        self.left_out = turn.left_out.contains(&self.member);
+    }
+
+    fn earn(&mut self, corp: &Corp, pool: &PoolId, sum: u64) {
+        self.earned(corp, pool, sum, true);
+    }
+
+    fn earn_among(&mut self, corp: &Corp, pool: &PoolId, able: &[(MemberId, Weight)]) {
+        let weights = able.iter().map(|(_, weight)| weight.thousandths());
+        let sum = weights.map(u64::from).sum();
+        let is_able = able.iter().any(|(member, _)| *member == self.member);
+        self.earned(corp, pool, sum, is_able);
     }
 
     fn pays(&mut self, pool: &PoolId, member: &MemberId, customers: i64) {

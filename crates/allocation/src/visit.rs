@@ -4,6 +4,7 @@
 
 use crate::error::Error;
 use crate::id::{AllocationId, ChannelId, MemberId, PoolId, SlotId, SubjectKey};
+use crate::plan::{Plan, pool_field, read_pool_field};
 use crate::text::{Fields, optional};
 
 /// Somebody opened a channel's page, or opened it again.
@@ -19,6 +20,8 @@ pub struct Visit {
     pub hold_ms: u64,
     /// How long a slot rests before another visit may have it.
     pub rest_ms: u64,
+    /// None: the pool serves whoever comes. A visit is never left to a person.
+    pub plan: Option<Plan>,
 }
 
 /// What a visitor is told.
@@ -173,7 +176,7 @@ impl Visit {
     pub(crate) fn args(&self) -> [String; 6] {
         [
             self.allocation.to_string(),
-            self.pool.to_string(),
+            pool_field(&self.pool, self.plan.as_ref()),
             self.subject.to_string(),
             self.channel.to_string(),
             self.hold_ms.to_string(),
@@ -182,9 +185,12 @@ impl Visit {
     }
 
     pub(crate) fn parse(fields: &mut Fields<'_>) -> Result<Self, Error> {
+        let allocation = fields.parse()?;
+        let (pool, plan) = read_pool_field(fields.next()?)?;
         Ok(Self {
-            allocation: fields.parse()?,
-            pool: fields.parse()?,
+            allocation,
+            pool,
+            plan,
             subject: fields.parse()?,
             channel: fields.parse()?,
             hold_ms: fields.parse()?,

@@ -196,6 +196,7 @@ fn remembered(text: &str) -> Result<Remembered, Error> {
         holder: None,
         request: None,
         echo: false,
+        plan: None,
     };
     let outcome = Outcome::parse(
         &Op::Decide(vec![any]),

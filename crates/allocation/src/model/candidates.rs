@@ -6,7 +6,7 @@ use super::Corp;
 use super::member::Member;
 use super::pool::{NO_CREDIT, Pool};
 use super::windows::PlaceLimits;
-use crate::id::{MemberId, PoolId};
+use crate::id::{MemberId, PoolId, Skill};
 use crate::pool::Strategy;
 use crate::weight::Weight;
 
@@ -28,6 +28,8 @@ pub enum Filter {
     PoolCap,
     PoolHourLimit,
     PoolDayLimit,
+    /// He cannot do something that is needed.
+    Skills,
 }
 
 impl Filter {
@@ -43,6 +45,7 @@ impl Filter {
             Filter::PoolCap => "pool_cap",
             Filter::PoolHourLimit => "pool_hour_limit",
             Filter::PoolDayLimit => "pool_day_limit",
+            Filter::Skills => "skills",
         }
     }
 }
@@ -111,6 +114,7 @@ impl Corp {
         &self,
         id: &PoolId,
         left_out: &[MemberId],
+        needs: &[Skill],
         now_ms: u64,
     ) -> Vec<Candidate> {
         let content = self
@@ -125,9 +129,12 @@ impl Corp {
             let place = state.places.iter().find(|place| place.pool == *id)?;
             let credit = || pool.credit(member, *weight).unwrap_or(place.credit);
             let is_fair = place.strategy == Strategy::WeightedRoundRobin;
+            let cannot = || (!self.is_able(member, needs)).then_some(Filter::Skills);
             let filter = match left_out.contains(member) {
                 true => Some(Filter::LeftOut),
-                false => state.filter(*weight, place.limits.as_ref(), now_ms),
+                false => state
+                    .filter(*weight, place.limits.as_ref(), now_ms)
+                    .or_else(cannot),
             };
             Some(Candidate {
                 member: member.clone(),
@@ -174,10 +181,6 @@ impl Corp {
     /// The weights of all who can be picked in the pool, in thousandths.
     pub(crate) fn sum(&self, pool: &PoolId) -> u64 {
         self.pools.get(pool).map_or(0, |pool| pool.sum)
-    }
-
-    pub(crate) fn n_waiting(&self, pool: &PoolId) -> usize {
-        self.waiting.get(pool).map_or(0, super::Waiting::len)
     }
 
     /// Why the head of this class is next.

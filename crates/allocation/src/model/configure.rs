@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Call;
 use super::member::Place;
 use super::pool::Pool;
+use super::waiting::Drip;
 use super::windows::PlaceLimits;
 use crate::id::{MemberId, PoolId};
 use crate::limits::Limits;
@@ -41,6 +42,16 @@ impl Call<'_> {
             Some(rule) => rules.insert(config.pool.clone(), rule),
             None => rules.remove(&config.pool),
         };
+        let drips = &mut self.corp.drips;
+        match content.drip_ms {
+            Some(every_ms) => {
+                let next_ms = drips.get(&config.pool).map_or(0, |drip| drip.next_ms);
+                drips.insert(config.pool.clone(), Drip { every_ms, next_ms });
+            }
+            None => {
+                drips.remove(&config.pool);
+            }
+        }
         let config_now = Config {
             version: config.version,
             content: Some(content),
@@ -67,6 +78,7 @@ impl Call<'_> {
         self.vacate(pool, &content);
         self.corp.pools.remove(pool);
         self.corp.offers.rules.remove(pool);
+        self.corp.drips.remove(pool);
         for (id, _) in &content.members {
             self.tidy(id);
         }

@@ -248,6 +248,7 @@ impl Call<'_> {
             hold: None,
             mark,
             offer: None,
+            route: None,
         });
     }
 

@@ -1,7 +1,6 @@
 //! Who gets a subject.
 
-use super::{Call, How, Open, Remembered};
-use crate::id::{AllocationId, MemberId, PoolId, SubjectKey};
+use super::{Call, How, Open, Remembered, Route};
 use crate::op::Request;
 use crate::outcome::Decision;
 
@@ -59,23 +58,20 @@ impl Call<'_> {
                 member: open.member.clone(),
             };
         }
-        let (member, mark) = self.take_turn(
-            request.allocation,
-            &request.pool,
-            request.subject,
-            How::Decided,
-        );
         let mut open = Open {
             id: request.allocation,
             pool: request.pool.clone(),
-            member: member.clone(),
+            member: None,
             holder: request.holder.clone(),
             epoch: 0,
             settled: false,
             hold: None,
-            mark,
+            mark: None,
             offer: None,
+            route: Route::begin(&request.plan, self.now_ms),
         };
+        self.take_turn(&mut open, request.subject, How::Decided);
+        let member = open.member.clone();
         self.begin_offer(&request.subject, &mut open);
         let until_ms = open.offer.as_ref().map(|offer| offer.until_ms);
         let list = self.corp.opens.entry(request.subject).or_default();
@@ -90,35 +86,5 @@ impl Call<'_> {
             (Some(member), None) => Decision::Assigned { allocation, member },
             (None, _) => Decision::Waiting { allocation },
         }
-    }
-
-    /// A new subject of the pool gets a member, or stands in the waiting list. Answers also what the allocation bears.
-    pub(super) fn take_turn(
-        &mut self,
-        allocation: AllocationId,
-        pool: &PoolId,
-        subject: SubjectKey,
-        how: How,
-    ) -> (Option<MemberId>, Option<u64>) {
-        // Nobody overtakes one who waits.
-        if self.has_waiting(pool) {
-            self.touch(pool);
-            self.wake();
-        }
-        self.begins(allocation, pool, how, &[]);
-        let member = match self.has_waiting(pool) {
-            true => None,
-            false => self.pick(pool),
-        };
-        let mark = match &member {
-            Some(member) => self.assign(member, pool),
-            None => {
-                self.wait(pool, subject);
-                self.touch(pool);
-                None
-            }
-        };
-        self.ends(member.as_ref());
-        (member, mark)
     }
 }

@@ -18,6 +18,8 @@ pub(super) const RECORD: char = '\u{1e}';
 
 /// Added to the strategy of a pool that asks its members first.
 pub(super) const OFFERS: f64 = 10.0;
+/// Added to the strategy of a pool that hands out those who waited slowly.
+const DRIPS: f64 = 20.0;
 
 pub(super) fn strategy_number(strategy: Strategy) -> f64 {
     match strategy {
@@ -51,22 +53,17 @@ impl Corp {
             let text = config_text(config);
             keys.insert(format!("config:{id}"), Value::Bytes(text.into_bytes()));
         }
-        for (id, list) in &self.waiting {
-            let turns = list.by_turn.iter();
-            let list =
-                turns.map(|(turn, subject)| (subject.to_string().into_bytes(), *turn as f64));
-            put_sorted(&mut keys, format!("waiting:{id}"), list.collect());
-        }
+        self.dump_routes(&mut keys);
         for (id, pool) in &self.pools {
-            let n_waiting = self.waiting.get(id).map_or(0, |list| list.len());
-            keys.insert(
-                format!("pool:{id}"),
-                Value::Bytes(pool_bytes(
-                    pool,
-                    n_waiting,
-                    self.offers.rules.contains_key(id),
-                )),
-            );
+            let mut more = 0.0;
+            if self.offers.rules.contains_key(id) {
+                more += OFFERS;
+            }
+            if self.drips.contains_key(id) {
+                more += DRIPS;
+            }
+            let bytes = pool_bytes(pool, self.n_waiting(id), more);
+            keys.insert(format!("pool:{id}"), Value::Bytes(bytes));
             put_orders(&mut keys, id, pool);
         }
         for (subject, list) in &self.opens {
@@ -191,13 +188,13 @@ fn place_limits(limits: Option<&PlaceLimits>) -> Vec<u8> {
     ])
 }
 
-fn pool_bytes(pool: &Pool, n_waiting: usize, offers: bool) -> Vec<u8> {
+fn pool_bytes(pool: &Pool, n_waiting: usize, more: f64) -> Vec<u8> {
     let mut numbers = vec![
         pool.base,
         pool.count as f64,
         pool.sum as f64,
         n_waiting as f64,
-        strategy_number(pool.strategy) + if offers { OFFERS } else { 0.0 },
+        strategy_number(pool.strategy) + more,
     ];
     for class in &pool.classes {
         numbers.extend([class.weight.as_f64(), class.head()]);
@@ -233,6 +230,9 @@ fn open_text(open: &Open) -> String {
     }
     if let Some(mark) = open.mark {
         fields.push(mark.to_string());
+    }
+    if let Some(route) = &open.route {
+        fields.push(super::route_dump::route_text(route));
     }
     if let Some(offer) = &open.offer {
         fields.push(super::offer_dump::offer_text(offer));

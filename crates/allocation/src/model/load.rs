@@ -6,6 +6,7 @@ use super::configure::Config;
 use super::dump::{OFFERS, RECORD, strategy_number};
 use super::member::{Member, Place};
 use super::offer_dump::{OFFER, read_offer};
+use super::route_dump::{ROUTE, read_route};
 use super::pool::{Class, Pool, Score};
 use super::slots::Hold;
 use super::windows::{PlaceLimits, Windows};
@@ -65,6 +66,8 @@ impl Corp {
                 self.opens.insert(subject.parse()?, list);
             }
             Some(("offer", pool)) => self.read_offer_rule(pool, text(bytes)?)?,
+            Some(("drip", pool)) => self.read_drip(pool, text(bytes)?)?,
+            Some(("skills", member)) => self.read_skills(member, text(bytes)?)?,
             Some(("past", subject)) => self.read_pasts(subject, text(bytes)?)?,
             Some(("slot", id)) => self.read_slot(id, text(bytes)?)?,
             Some(("request", id)) => {
@@ -120,12 +123,15 @@ impl Corp {
                         .insert((Score(*score), u64::from_be_bytes(*tie), member));
                 }
             }
-            Some(("waiting", id)) => {
-                let list = self.waiting.entry(id.parse()?).or_default();
-                for (subject, turn) in entries {
-                    list.add(*turn as u64, text(subject)?.parse()?);
+            Some(("waiting", rest)) => self.read_waiting(rest, entries)?,
+            None if key == "patience" => {
+                for (name, at) in entries {
+                    let name = text(name)?.to_owned();
+                    self.patience.insert((*at as u64, name));
                 }
             }
+            // The queues and the members say this, too.
+            Some(("queues" | "skill", _)) => {}
             _ => return Err(unreadable("an unknown key")),
         }
         Ok(())
@@ -303,6 +309,7 @@ fn read_open(text: &str) -> Result<Open, Error> {
         hold: None,
         mark: None,
         offer: None,
+        route: None,
     };
     let n_more = text.split(FIELD).count() - 6;
     if n_more >= 5 {
@@ -316,9 +323,10 @@ fn read_open(text: &str) -> Result<Open, Error> {
     }
     while !fields.is_empty() {
         let field = fields.next()?;
-        match field.strip_prefix(OFFER) {
-            Some(offer) => open.offer = Some(read_offer(offer)?),
-            None => {
+        match (field.strip_prefix(OFFER), field.strip_prefix(ROUTE)) {
+            (Some(offer), _) => open.offer = Some(read_offer(offer)?),
+            (_, Some(route)) => open.route = Some(read_route(route)?),
+            (None, None) => {
                 let mark = field.parse().map_err(|_| unreadable("a mark"))?;
                 open.mark = Some(mark);
             }

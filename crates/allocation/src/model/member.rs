@@ -177,7 +177,8 @@ impl Call<'_> {
                 0.0
             }
         };
-        if self.corp.waiting.contains_key(&place.pool) {
+        if self.has_waiting(&place.pool) {
+            self.barren.retain(|(pool, _)| *pool != place.pool);
             self.touch(&place.pool);
         }
         kept
@@ -199,8 +200,8 @@ impl Call<'_> {
         if self.corp.member(id).windows.is_some() {
             let now_ms = self.now_ms;
             self.change(id, |member| {
-                member.uncount(&open.pool, open.mark, open.held_since_ms(), now_ms);
-                mark = member.count(&open.pool, now_ms);
+                member.uncount(open.source(), open.mark, open.held_since_ms(), now_ms);
+                mark = member.count(open.source(), now_ms);
             });
         }
         mark
@@ -212,7 +213,7 @@ impl Call<'_> {
         let (now_ms, mark) = (self.now_ms, open.mark);
         self.change(id, |member| {
             member.load -= 1;
-            member.uncount(&open.pool, mark, open.held_since_ms(), now_ms);
+            member.uncount(open.source(), mark, open.held_since_ms(), now_ms);
         });
     }
 

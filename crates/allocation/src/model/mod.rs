@@ -22,8 +22,11 @@ mod pick;
 mod pool;
 mod presence;
 mod reassign;
+mod route;
+mod route_dump;
 mod rows;
 mod settle;
+mod skills;
 mod slots;
 mod slots_dump;
 #[cfg(test)]
@@ -41,7 +44,7 @@ mod windows_told_tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Error;
-use crate::id::{AllocationId, MemberId, PoolId, RequestId, SubjectKey};
+use crate::id::{AllocationId, MemberId, PoolId, RequestId, Skill, SubjectKey};
 use crate::log::LogEntry;
 use crate::op::Op;
 use crate::outcome::{Answer, Decision, Outcome, Woken};
@@ -51,14 +54,15 @@ use configure::Config;
 use member::Member;
 use offer::{Offer, Offers};
 use pool::Pool;
+use route::Route;
 use slots::{Hold, Slots};
-use waiting::Waiting;
+use waiting::{Drip, Queue, Waiting};
 
 pub(crate) use candidates::{Candidate, Choice, PickRule};
 pub use candidates::{Filter, TieRule};
 pub(crate) use watch::{How, Turn, Watcher};
 
-pub use view::{AllocationView, Given, HoldView, MemberView, Share, SlotView};
+pub use view::{AllocationView, Given, HoldView, MemberView, RouteView, Share, SlotView};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
@@ -76,8 +80,13 @@ pub struct Corp {
     alarms: BTreeSet<(u64, MemberId)>,
     pools: BTreeMap<PoolId, Pool>,
     configs: BTreeMap<PoolId, Config>,
-    /// Lists that are not empty; they outlive their pool.
-    waiting: BTreeMap<PoolId, Waiting>,
+    /// Those that are not empty; they outlive their pool.
+    queues: BTreeMap<Queue, Waiting>,
+    /// How fast pools hand out those who waited.
+    drips: BTreeMap<PoolId, Drip>,
+    /// When plans of those who wait go on, with their names, in the order of Redis.
+    patience: BTreeSet<(u64, String)>,
+    skills: BTreeMap<MemberId, BTreeSet<Skill>>,
     opens: BTreeMap<SubjectKey, Vec<Open>>,
     requests: BTreeMap<RequestId, Remembered>,
     /// The same by age, to forget them.
@@ -104,9 +113,19 @@ struct Open {
     mark: Option<u64>,
     /// Its member has not accepted it yet, or a person must decide.
     offer: Option<Offer>,
+    /// Its request had a plan.
+    route: Option<Route>,
 }
 
 impl Open {
+    /// The pool whose member it has: what he is given counts there.
+    fn source(&self) -> &PoolId {
+        let route = self.route.as_ref();
+        route
+            .and_then(|route| route.source.as_ref())
+            .unwrap_or(&self.pool)
+    }
+
     /// Since when it is held, or offered; None: it is neither.
     fn held_since_ms(&self) -> Option<u64> {
         let hold = self.hold.as_ref();
@@ -137,6 +156,8 @@ struct Call<'a> {
     wake_left: usize,
     /// Pools whose waiting list may have found a member.
     touched: Vec<PoolId>,
+    /// Queues that nobody of the pool can serve, until somebody comes into it.
+    barren: BTreeSet<Queue>,
     woken: Vec<Woken>,
     /// Members that may have nothing left to remember.
     seen: BTreeSet<MemberId>,
@@ -247,6 +268,7 @@ impl<'a> Call<'a> {
             ends_left: MAX_LEASE_ENDS,
             wake_left: MAX_WAKE,
             touched: Vec::new(),
+            barren: BTreeSet::new(),
             woken: Vec::new(),
             seen: BTreeSet::new(),
             watcher: None,
@@ -277,6 +299,8 @@ impl Call<'_> {
             Op::Adjust(adjustment) => Answer::Adjusted(self.adjust(adjustment)),
             Op::Respond(response) => Answer::Responded(self.respond(response)),
             Op::Reclaim { limit } => self.reclaim(*limit),
+            Op::SetSkills(change) => Answer::Member(self.set_skills(change)),
+            Op::Advance { limit } => Answer::Advanced(self.advance(*limit)),
             Op::Note => Answer::Ok,
             Op::Rebuilt { .. } => self.all_off(),
         }

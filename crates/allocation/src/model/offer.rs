@@ -19,6 +19,14 @@ pub(super) struct Offer {
 }
 
 impl Offer {
+    pub(super) fn for_a_person() -> Self {
+        Self {
+            until_ms: 0,
+            since_ms: 0,
+            tried: Vec::new(),
+        }
+    }
+
     pub(super) fn is_for_a_person(&self) -> bool {
         self.until_ms == 0
     }
@@ -50,7 +58,7 @@ pub(super) fn offer_name(subject: &SubjectKey, pool: &PoolId) -> String {
     format!("{subject}\u{1f}{pool}")
 }
 
-fn read_name(name: &str) -> (SubjectKey, PoolId) {
+pub(super) fn read_name(name: &str) -> (SubjectKey, PoolId) {
     let (subject, pool) = name.split_once('\u{1f}').expect("a name of ours");
     let subject = subject.parse().expect("a name of ours");
     (subject, pool.parse().expect("a name of ours"))
@@ -161,12 +169,12 @@ impl Call<'_> {
         let how = How::MovedOn { from };
         self.begins(open.id, &open.pool, how, &tried);
         let next = match tried.len() < tries {
-            true => self.pick_without(&open.pool, tried.clone()),
+            true => self.serve_without(open, tried.clone()),
             false => None,
         };
         open.epoch += 1;
         open.settled = false;
-        open.mark = next.as_ref().and_then(|next| self.assign(next, &open.pool));
+        open.mark = next.as_ref().and_then(|next| self.assign(next, open.source()));
         self.ends(next.as_ref());
         open.member = next;
         open.offer = Some(Offer {

@@ -76,6 +76,7 @@ impl Walk {
             holder: None,
             request: None,
             echo: false,
+            plan: None,
         }]));
         assert!(matches!(
             outcome.answer,

@@ -180,6 +180,12 @@ impl Pool {
         self.least.remove(&(score, tie, member.clone()));
     }
 
+    /// How many can be picked.
+    pub(super) fn n_free(&self) -> usize {
+        let classes = self.classes.iter().map(|class| class.order.len());
+        classes.sum::<usize>() + self.least.len()
+    }
+
     /// The member to pick, and the class he is in.
     pub(super) fn next(&self) -> Option<(MemberId, usize)> {
         if self.sum == 0 {

@@ -21,6 +21,7 @@ impl Call<'_> {
                 epoch: open.epoch,
             };
         }
+        let before = open.clone();
         let member = match &reassignment.to {
             Some(to) if open.member.as_ref() == Some(to) => {
                 return Reassigned::Same { epoch: open.epoch };
@@ -37,6 +38,9 @@ impl Call<'_> {
                 let from = open.member.clone();
                 let how = How::Reassigned { asked: true, from };
                 self.begins(open.id, &open.pool, how, &[]);
+                if let Some(route) = &mut open.route {
+                    route.source = None;
+                }
                 to.clone()
             }
             None => {
@@ -46,7 +50,7 @@ impl Call<'_> {
                 let from = open.member.clone();
                 let how = How::Reassigned { asked: false, from };
                 self.begins(open.id, &open.pool, how, &left_out);
-                match self.pick_without(&reassignment.pool, left_out) {
+                match self.serve_without(&mut open, left_out) {
                     Some(member) => member,
                     None => {
                         self.ends(None);
@@ -60,9 +64,9 @@ impl Call<'_> {
             open.holder = open.member.clone();
         }
         self.end_offer(subject, &open);
-        self.release(&open, subject);
+        self.release(&before, subject);
         open.offer = None;
-        open.mark = self.assign(&member, &reassignment.pool);
+        open.mark = self.assign(&member, open.source());
         self.ends(Some(&member));
         open.member = Some(member.clone());
         open.epoch += 1;
@@ -82,12 +86,20 @@ impl Call<'_> {
         if !self.corp.pools.contains_key(pool) {
             return None;
         }
+        let hidden = self.hide(pool, &left_out);
+        let picked = self.pick(pool);
+        self.show(hidden);
+        picked
+    }
+
+    /// Takes them out of the pool for a moment; answers who was in it, and which of his places that is.
+    pub(super) fn hide(&mut self, pool: &PoolId, left_out: &[MemberId]) -> Vec<(MemberId, usize)> {
         let mut hidden: Vec<(MemberId, usize)> = Vec::new();
         for id in left_out {
-            let Some(member) = self.corp.members.get(&id) else {
+            let Some(member) = self.corp.members.get(id) else {
                 continue;
             };
-            if hidden.iter().any(|(other, _)| *other == id) {
+            if hidden.iter().any(|(other, _)| other == id) {
                 continue;
             }
             let in_pool = |place: &super::member::Place| place.pool == *pool && place.within;
@@ -95,17 +107,19 @@ impl Call<'_> {
                 continue;
             };
             let member = member.clone();
-            let credit = self.leave(&id, &member, &member.places[at]);
-            self.set_credit(&id, at, credit);
-            hidden.push((id, at));
+            let credit = self.leave(id, &member, &member.places[at]);
+            self.set_credit(id, at, credit);
+            hidden.push((id.clone(), at));
         }
-        let picked = self.pick(pool);
+        hidden
+    }
+
+    pub(super) fn show(&mut self, hidden: Vec<(MemberId, usize)>) {
         for (id, at) in hidden {
             let member = self.corp.member(&id).clone();
             let credit = self.enter(&id, &member, &member.places[at]);
             self.set_credit(&id, at, credit);
         }
-        picked
     }
 
     fn set_credit(&mut self, id: &MemberId, place: usize, credit: f64) {

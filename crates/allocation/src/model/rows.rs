@@ -1,7 +1,7 @@
 //! A state made of what is known of members, pools and open allocations, for a log that cannot be folded.
 
 use super::slots::{Hold, Slot, SlotState, hold_name};
-use super::{AllocationView, Call, Corp, HoldView, Open};
+use super::{AllocationView, Call, Corp, HoldView, Open, Route};
 use crate::op::{Op, SetMember};
 use crate::pool::PoolConfig;
 
@@ -32,21 +32,10 @@ impl Corp {
 
 impl Call<'_> {
     fn stand(&mut self, view: AllocationView) {
-        let mark = match &view.member {
-            Some(member) => {
-                self.create(member);
-                self.stand_load(member, &view.pool)
-            }
-            None => {
-                self.wait(&view.pool, view.subject);
-                None
-            }
-        };
         if let Some(hold) = &view.hold {
             self.stand_held(&view, hold);
         }
-        let list = self.corp.opens.entry(view.subject).or_default();
-        list.push(Open {
+        let mut open = Open {
             id: view.allocation,
             pool: view.pool,
             member: view.member,
@@ -60,9 +49,24 @@ impl Call<'_> {
                 hold_ms: hold.hold_ms,
                 rest_ms: hold.rest_ms,
             }),
-            mark,
+            mark: None,
             offer: None,
-        });
+            route: view.route.map(|route| Route {
+                plan: route.plan,
+                since_ms: route.since_ms,
+                opened: 0,
+                source: route.source,
+            }),
+        };
+        match open.member.clone() {
+            Some(member) => {
+                self.create(&member);
+                open.mark = self.stand_load(&member, open.source());
+            }
+            None => self.wait(&mut open, view.subject),
+        }
+        let list = self.corp.opens.entry(view.subject).or_default();
+        list.push(open);
     }
 
     fn stand_held(&mut self, view: &AllocationView, hold: &HoldView) {

@@ -57,6 +57,9 @@ impl Call<'_> {
                     open.mark = self.add_load(member, pool);
                     open.member = Some(member.clone());
                     open.epoch += 1;
+                    if let Some(route) = &mut open.route {
+                        route.source = None;
+                    }
                 }
                 self.ends(Some(member));
                 open.holder = Some(member.clone());

@@ -166,6 +166,7 @@ impl Measured {
             holder: None,
             request: None,
             echo: false,
+            plan: None,
         };
         let outcome = self.apply(Op::Decide(vec![request]));
         let Answer::Decided(decisions) = outcome.answer else {

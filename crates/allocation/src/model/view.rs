@@ -1,12 +1,14 @@
 //! Looking at a state: for the console, for figures, and for checks of what must always hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Corp;
+use super::offer::offer_name;
 use super::slots::{SlotState, hold_name, past_name};
 use super::windows::ends;
 use crate::id::{AllocationId, ChannelId, MemberId, PoolId, Reason, SlotId, SubjectKey};
 use crate::limits::Limits;
+use crate::plan::Plan;
 use crate::pool::Strategy;
 use crate::weight::Weight;
 
@@ -84,8 +86,20 @@ pub struct AllocationView {
     pub settled: bool,
     /// It is a visit's.
     pub hold: Option<HoldView>,
+    /// Its request had a plan.
+    pub route: Option<RouteView>,
     /// When the offer ends that is not answered; 0: a person must decide.
     pub offer_until_ms: Option<u64>,
+}
+
+/// How an allocation is served that does not just take the next of its pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteView {
+    pub plan: Plan,
+    /// When it was asked: the times of the plan count from here.
+    pub since_ms: u64,
+    /// The pool its member is of, if that is another one than was asked.
+    pub source: Option<PoolId>,
 }
 
 /// What a visit has for a time.
@@ -165,6 +179,11 @@ impl Corp {
                 holder: open.holder.clone(),
                 epoch: open.epoch,
                 settled: open.settled,
+                route: open.route.as_ref().map(|route| RouteView {
+                    plan: route.plan.clone(),
+                    since_ms: route.since_ms,
+                    source: route.source.clone(),
+                }),
                 offer_until_ms: open.offer.as_ref().map(|offer| offer.until_ms),
                 hold: open.hold.as_ref().map(|hold| HoldView {
                     until_ms: hold.until_ms,
@@ -186,10 +205,14 @@ impl Corp {
         })
     }
 
-    /// Waiting subjects of a pool, oldest first.
+    /// Whom the pool could serve and who waits, oldest first.
     pub fn waiting(&self, pool: &PoolId) -> Vec<SubjectKey> {
-        let list = self.waiting.get(pool);
-        list.map_or(Vec::new(), |list| list.by_turn.values().copied().collect())
+        let lists = self.queues_of(pool).map(|(_, list)| &list.by_turn);
+        let all: BTreeMap<u64, SubjectKey> = lists
+            .flatten()
+            .map(|(turn, (subject, _))| (*turn, *subject))
+            .collect();
+        all.into_values().collect()
     }
 
     /// What must always hold and does not, each in words; empty when all is well. (That nobody is picked above his
@@ -197,13 +220,23 @@ impl Corp {
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut loads: BTreeMap<&MemberId, u32> = BTreeMap::new();
-        let mut n_waiting: BTreeMap<&PoolId, usize> = BTreeMap::new();
+        let mut waiters = BTreeSet::new();
+        let mut patience = self.patience.clone();
         for (subject, list) in &self.opens {
             for (i, open) in list.iter().enumerate() {
                 match &open.member {
                     Some(member) => *loads.entry(member).or_default() += 1,
                     None if open.offer.is_some() => {}
-                    None => *n_waiting.entry(&open.pool).or_default() += 1,
+                    None => {
+                        for queue in open.queues(open.opened()) {
+                            waiters.insert((queue, (*subject, open.pool.clone())));
+                        }
+                        if let Some(next_ms) = open.next_ms()
+                            && !patience.remove(&(next_ms, offer_name(subject, &open.pool)))
+                        {
+                            problems.push(format!("the plan of {subject} does not go on"));
+                        }
+                    }
                 }
                 if list[..i].iter().any(|other| other.pool == open.pool) {
                     problems.push(format!("{subject} has two allocations in {}", open.pool));
@@ -219,14 +252,18 @@ impl Corp {
         for id in loads.keys() {
             problems.push(format!("{id} has allocations and is not known"));
         }
-        for (id, list) in &self.waiting {
-            let waiting = n_waiting.remove(id).unwrap_or(0);
-            if list.len() != waiting {
-                problems.push(format!("{} wait in {id}, {waiting} say so", list.len()));
+        for (queue, list) in &self.queues {
+            for waiter in list.by_turn.values() {
+                if !waiters.remove(&(queue.clone(), waiter.clone())) {
+                    problems.push(format!("{} is in {queue:?} and does not wait", waiter.0));
+                }
             }
         }
-        for id in n_waiting.keys() {
-            problems.push(format!("somebody waits for {id} and is not in its list"));
+        for (queue, (subject, _)) in &waiters {
+            problems.push(format!("{subject} waits and is not in {queue:?}"));
+        }
+        if !patience.is_empty() {
+            problems.push(format!("{} plans of nobody go on", patience.len()));
         }
         problems.extend(self.problems_of_visits());
         problems.extend(self.problems_of_limits());

@@ -1,7 +1,7 @@
 //! A visitor is given a member at once, and what happens when he does not add him in time.
 
 use super::slots::{Hold, PastKind};
-use super::{Call, How, Open};
+use super::{Call, How, Open, Route};
 use crate::id::SubjectKey;
 use crate::outcome::Answer;
 use crate::visit::{Expired, Visit, Visited};
@@ -29,12 +29,10 @@ impl Call<'_> {
             };
         }
         self.corp.slots.forget(&visit.subject, &visit.pool);
-        let (member, mark) =
-            self.take_turn(visit.allocation, &visit.pool, visit.subject, How::Visited);
         let mut open = Open {
             id: visit.allocation,
             pool: visit.pool.clone(),
-            member,
+            member: None,
             holder: None,
             epoch: 0,
             settled: false,
@@ -45,9 +43,11 @@ impl Call<'_> {
                 hold_ms: visit.hold_ms,
                 rest_ms: visit.rest_ms,
             }),
-            mark,
+            mark: None,
             offer: None,
+            route: Route::begin(&visit.plan, self.now_ms),
         };
+        self.take_turn(&mut open, visit.subject, How::Visited);
         if open.member.is_some() {
             self.begin_hold(&visit.subject, &mut open);
         } else {

@@ -1,8 +1,9 @@
 //! Looking on while an operation is done. Nothing of it changes a state or an answer: whoever explains a decision or counts
 //! what members are entitled to sees exactly what the rules see, at the moment at which they see it.
 
-use super::{Call, Corp};
-use crate::id::{AllocationId, MemberId, PoolId};
+use super::{Call, Choice, Corp};
+use crate::id::{AllocationId, MemberId, PoolId, Skill};
+use crate::plan::Plan;
 use crate::weight::Weight;
 
 /// How an allocation comes to somebody.
@@ -49,6 +50,23 @@ pub(crate) trait Watcher {
     /// By the rule of the pool this member is next, as head of a class; he is charged when this returns.
     fn picks(&mut self, _corp: &Corp, _pool: &PoolId, _member: &MemberId, _class: usize) {}
 
+    /// What has begun is served by this plan.
+    fn follows(&mut self, _corp: &Corp, _plan: &Plan) {}
+
+    /// As `picks`, among those only who can do what is needed.
+    fn picks_able(
+        &mut self,
+        _corp: &Corp,
+        _pool: &PoolId,
+        _member: &MemberId,
+        _choice: Choice,
+        _needs: &[Skill],
+    ) {
+    }
+
+    /// This member gets it because the plan prefers him; he is charged when this returns.
+    fn prefers(&mut self, _corp: &Corp, _pool: &PoolId, _member: &MemberId, _needs: &[Skill]) {}
+
     /// What came of `begins`. None: it waits, or nothing changed.
     fn ends(&mut self, _corp: &Corp, _member: Option<&MemberId>) {}
 
@@ -60,6 +78,9 @@ pub(crate) trait Watcher {
 
     /// Who can be picked in this pool earns his share of one; their weights have this sum.
     fn earn(&mut self, _corp: &Corp, _pool: &PoolId, _sum: u64) {}
+
+    /// As `earn`, but only these, who can do what is needed.
+    fn earn_among(&mut self, _corp: &Corp, _pool: &PoolId, _able: &[(MemberId, Weight)]) {}
 
     /// This member pays for so many of the pool; below 0: he is paid back.
     fn pays(&mut self, _pool: &PoolId, _member: &MemberId, _customers: i64) {}

@@ -178,6 +178,7 @@ impl Desk {
                     holder: None,
                     request: None,
                     echo: false,
+                    plan: None,
                 }]));
             }
             Step::Visit(g) => {
@@ -220,6 +221,7 @@ impl Desk {
             channel: ChannelId::new("page").unwrap(),
             hold_ms: HOLD,
             rest_ms: 0,
+            plan: None,
         }]));
     }
 

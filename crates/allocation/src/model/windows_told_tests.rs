@@ -76,6 +76,7 @@ impl Alone {
             holder: None,
             request: None,
             echo: false,
+            plan: None,
         };
         let outcome = self.corp.apply(&Op::Decide(vec![request]), now_ms);
         let Answer::Decided(decisions) = outcome.answer else {

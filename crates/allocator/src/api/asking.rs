@@ -233,6 +233,7 @@ impl Asked {
             holder: holder_id,
             request: key,
             echo: false,
+            plan: None,
         };
         Ok(Self {
             kind,

@@ -306,6 +306,7 @@ pub fn asks(
                 holder: Some(holder),
                 request: None,
                 echo: true,
+                plan: None,
             },
             context: Box::new(Context {
                 channel: channel.map(|channel| channel.to_string()),

@@ -59,6 +59,7 @@ pub(super) fn visited(
         delivery: None,
         request: None,
         echo: false,
+        plan: None,
     }));
     if held {
         // He sees the member: there is nothing to carry out.
@@ -237,6 +238,7 @@ fn made(
         delivery: context.delivery.clone(),
         request: None,
         echo: true,
+        plan: None,
     }));
     changes.push(Change::Settled {
         allocation,

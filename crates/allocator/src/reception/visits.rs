@@ -144,6 +144,7 @@ async fn decide(
         channel: channel.clone(),
         hold_ms,
         rest_ms: app.config.visits.slot_rest_ms,
+        plan: None,
     };
     let payload = Payload {
         contexts: vec![context(channel, visitor)],

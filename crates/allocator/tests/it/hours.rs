@@ -134,6 +134,7 @@ async fn decided(world: &World, customer: &str, now_ms: u64) -> Decision {
         holder: None,
         request: None,
         echo: false,
+        plan: None,
     };
     let roster = &world.corp_app().roster;
     let applied = roster.decide(vec![request], "", Some(now_ms)).await;

@@ -46,6 +46,7 @@ impl World {
             holder: None,
             request: None,
             echo: false,
+            plan: None,
         };
         let roster = &self.corp_app().roster;
         let applied = roster.decide(vec![request], "", Some(now_ms)).await;

@@ -30,6 +30,7 @@ async fn an_unreadable_payload_holds_up_the_ledger_for_a_minute() {
         holder: None,
         request: None,
         echo: false,
+        plan: None,
     };
     let asked = vec![request.clone()];
     let bare = corp.roster.decide(asked, r#"{"c":7}"#, None).await.unwrap();

@@ -115,6 +115,7 @@ fn visit_step() -> impl Strategy<Value = Visit> {
             channel,
             hold_ms,
             rest_ms,
+            plan: None,
         },
     )
 }

@@ -287,6 +287,7 @@ async fn a_hold_that_is_over_gives_its_count_back() {
         channel: allocation::ChannelId::new("page").unwrap(),
         hold_ms: HOUR / 6,
         rest_ms: 0,
+        plan: None,
     };
     twin.apply(Op::Visit(vec![visit("v1"), visit("v2")])).await;
     assert_eq!((twin.load("ma"), twin.given("ma").on_day), (1, 1));
@@ -326,6 +327,7 @@ async fn a_hold_that_begins_anew_counts_anew() {
         channel: allocation::ChannelId::new("page").unwrap(),
         hold_ms: HOUR / 6,
         rest_ms: 0,
+        plan: None,
     };
     twin.now = T0 + HOUR - HOUR / 12;
     twin.apply(Op::Visit(vec![visit("v1")])).await;

@@ -204,6 +204,7 @@ pub(crate) fn request(pool_name: &str, subject_name: &str) -> Request {
         holder: None,
         request: None,
         echo: false,
+        plan: None,
     }
 }
 

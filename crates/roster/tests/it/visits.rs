@@ -30,6 +30,7 @@ pub(crate) fn visit(visitor: &str) -> Visit {
         channel: channel(),
         hold_ms: HOLD,
         rest_ms: REST,
+        plan: None,
     }
 }
 

@@ -84,6 +84,7 @@ pub(super) fn request(pool: &PoolId) -> Request {
         holder: None,
         request: None,
         echo: false,
+        plan: None,
     }
 }
 

@@ -57,6 +57,7 @@ pub(super) fn entries(corp: &CorpId, pool: &PoolId, count: usize) -> anyhow::Res
             holder: Some(desk.clone()),
             request: None,
             echo: true,
+            plan: None,
         });
         let changes = |entry: &LogEntry| changes(entry, customers);
         apply(Op::Decide(requests.collect()), &changes);
@@ -111,6 +112,7 @@ fn decided(at_ms: u64, request: &Request, member: &MemberId, customer: &str) -> 
             delivery: Some(delivery.clone()),
             request: None,
             echo: true,
+            plan: None,
         }),
         Change::Transfer(NewTransfer {
             id: transfer,
