@@ -15,7 +15,6 @@
 -- Cost     O(log members)
 
 -- include roster_state.lua
--- include roster_credit.lua
 
 return operation('adjust.1', {}, function()
   local p = pool(ARGV[3])

@@ -17,7 +17,6 @@
 -- Cost     O(customers * log members + woken * log members)
 
 -- include roster_state.lua
--- include roster_credit.lua
 
 return operation('confirm.1', {}, function()
   local out = {}
@@ -93,7 +92,7 @@ return operation('confirm.1', {}, function()
       table.remove(from, found.at)
       from.dirty, list.dirty = true, true
       list[#list + 1] = { id = held.id, pool = of, member = member_id, holder = member_id, epoch = held.epoch, settled = '1',
-        mark = held.mark }
+        mark = held.mark, plan = held.plan, since = held.since, opened = held.opened, source = held.source }
       remember_past(found.visitor, of, 'M', held.id, member_id)
       return 'CONFIRMED', held.id, held.id, by, ''
     end

@@ -4,7 +4,7 @@
 -- KEYS[1]   log      stream  {corp}:v1:log   the other keys: see roster_state.lua
 -- ARGV[1]   now_ms   integer "" in production: the script asks TIME
 -- ARGV[2]   payload  string  into the log, not read
--- ARGV[3..] requests six for each: allocation, pool, subject, holder or "", request id or "", "1" for an event that
+-- ARGV[3..] requests six for each: allocation, pool and its plan (see roster_route.lua), subject, holder or "", request id or "", "1" for an event that
 --           names its holder, else ""
 --
 -- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then three for each
@@ -43,12 +43,17 @@ local function general(first, out)
     end
   end
   for i = first, #ARGV, 6 do
-    want('pool:' .. ARGV[i + 1])
+    want('pool:' .. string.match(ARGV[i + 1], '^[^\28]*'))
     want('open:' .. ARGV[i + 2])
     if ARGV[i + 4] ~= '' then want('request:' .. ARGV[i + 4]) end
   end
 
-  return operation('decide.1', keys, function(got)
+  local name = 'decide.1'
+  for i = 4, #ARGV, 6 do
+    if string.find(ARGV[i], '\28', 1, true) then name = 'decide.2' end
+  end
+
+  return operation(name, keys, function(got)
     local function remembered(request)
       local value = requests[request] or got[at_key['request:' .. request]]
       if not value then return nil end
@@ -56,7 +61,8 @@ local function general(first, out)
       if tonumber(at) + REQUEST_MEMORY_MS > now then return 'REPEATED_' .. word, allocation, extra end
     end
 
-    local function decide(allocation, pool_id, subject, holder, echo)
+    local function decide(allocation, pool_field, subject, holder, echo)
+      local pool_id, plan = split_plan(pool_field)
       local list = opens[subject] or load_open(subject, got[at_key['open:' .. subject]])
       if echo == '1' and holder ~= '' then
         for i = 1, #list do
@@ -69,20 +75,14 @@ local function general(first, out)
       if not p then return 'NO_POOL', '', '' end
       local e = find(list, pool_id)
       if e then return 'ALREADY', e.id, e.member end
-      local m, mark = take_turn(p)
+      e = begin_route({ id = allocation, pool = pool_id, member = '', holder = holder, epoch = 0, settled = '0' }, plan)
+      local m = take_turn(e, subject)
       list.dirty = true
-      if m then
-        local given = { id = allocation, pool = pool_id, member = m.id, holder = holder, epoch = 0, settled = '0', mark = mark }
-        list[#list + 1] = given
-        if p.offers then
-          begin_offer(subject, given)
-          return 'OFFERED', allocation, m.id .. RECORD .. whole(given.offer.ends)
-        end
-        return 'ASSIGNED', allocation, m.id
-      end
-      wait(p, subject)
-      list[#list + 1] = { id = allocation, pool = pool_id, member = '', holder = holder, epoch = 0, settled = '0' }
-      return 'WAITING', allocation, ''
+      list[#list + 1] = e
+      if not m then return 'WAITING', allocation, '' end
+      if not p.offers then return 'ASSIGNED', allocation, m.id end
+      begin_offer(subject, e)
+      return 'OFFERED', allocation, m.id .. RECORD .. whole(e.offer.ends)
     end
 
     for i = first, #ARGV, 6 do

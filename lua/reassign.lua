@@ -19,7 +19,6 @@
 -- Cost     O((1 + exclude) * log members)
 
 -- include roster_state.lua
--- include roster_pick_without.lua
 
 return operation('reassign.1', {}, function()
   local allocation, pool_id, subject, to, epoch = ARGV[3], ARGV[4], ARGV[5], ARGV[6], tonumber(ARGV[7])
@@ -28,7 +27,7 @@ return operation('reassign.1', {}, function()
   -- A visitor sees one member's code: another one would be no use to him.
   if not e or e.ends then return { 'UNKNOWN', '', '' } end
   if e.epoch ~= epoch then return { 'STALE', e.member, whole(e.epoch) } end
-  local m
+  local m, source = nil, e.source
   if to ~= '' then
     if to == e.member then return { 'SAME', '', whole(e.epoch) } end
     m = create(to)
@@ -40,14 +39,16 @@ return operation('reassign.1', {}, function()
     local left_out = { e.member }
     for i = 8, #ARGV do left_out[#left_out + 1] = ARGV[i] end
     for i = 1, e.offer and #e.offer.tried or 0 do left_out[#left_out + 1] = e.offer.tried[i] end
-    m = pick_without(pool_id, left_out)
+    m = serve_without(e, left_out)
     if not m then return { 'NOBODY', '', '' } end
   end
   local holder = e.settled == '1' and e.member or e.holder
   if e.offer then end_offer(subject, e) end
+  local new_source = to == '' and e.source or e.plan and '' or nil
+  e.source = source
   release(e, subject)
-  e.offer = nil
-  e.mark = assign(m, pool_id)
+  e.offer, e.source = nil, new_source
+  e.mark = assign(m, source_of(e))
   e.member, e.holder, e.epoch, e.settled, list.dirty = m.id, holder, e.epoch + 1, '0', true
   wake()
   return { 'MOVED', m.id, whole(e.epoch) }

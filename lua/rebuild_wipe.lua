@@ -16,6 +16,10 @@
 -- Derived  state      any     {corp}:v1:past:<s>
 -- Derived  state      any     {corp}:v1:offer:<p>
 -- Derived  state      any     {corp}:v1:offered:<m>
+-- Derived  state      any     {corp}:v1:drip:<p>
+-- Derived  state      any     {corp}:v1:queues:<p>
+-- Derived  state      any     {corp}:v1:skills:<m>
+-- Derived  state      any     {corp}:v1:skill:<s>
 -- Derived  state      any     {corp}:v1:slot:<id>
 -- Derived  state      any     {corp}:v1:slots:<c>\31<m>
 -- Derived  state      any     {corp}:v1:untold:<c>\31<m>
@@ -30,11 +34,12 @@ if redis.call("GET", prefix .. "rebuilding") ~= ARGV[1] then
   return redis.error_reply("STALE another rebuild took over")
 end
 local families = { "member:", "pool:", "config:", "class:", "least:", "waiting:", "open:", "request:", "past:",
-  "slot:", "slots:", "untold:", "offer:", "offered:" }
+  "slot:", "slots:", "untold:", "offer:", "offered:", "drip:", "skills:", "queues:", "skill:" }
 local page = redis.call("SCAN", ARGV[2], "MATCH", prefix .. "*", "COUNT", 1000)
 for _, key in ipairs(page[2]) do
   local name = string.sub(key, #prefix + 1)
-  local ours = name == "corp" or name == "leases" or name == "alarms" or name == "offers" or name == "holds" or name == "log"
+  local ours = name == "corp" or name == "leases" or name == "alarms" or name == "offers" or name == "holds" or name == "patience"
+    or name == "log"
   for _, family in ipairs(families) do
     ours = ours or string.sub(name, 1, #family) == family
   end

@@ -13,7 +13,6 @@
 -- Cost     O(limit * log members * members asked)
 
 -- include roster_state.lua
--- include roster_pick_without.lua
 -- include roster_move_on.lua
 
 return operation('reclaim.1', {}, function()

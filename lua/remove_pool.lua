@@ -25,7 +25,7 @@ return operation('remove_pool.1', {}, function()
   local former = vacate(id, stored_content)
   for i = 1, #former do tidy(known(former[i])) end
   pools[id] = false
-  call('DEL', PREFIX .. 'pool:' .. id, PREFIX .. 'offer:' .. id)
+  call('DEL', PREFIX .. 'pool:' .. id, PREFIX .. 'offer:' .. id, PREFIX .. 'drip:' .. id)
   call('SET', PREFIX .. 'config:' .. id, ARGV[4])
   return { 'CHANGED', '' }
 end)

@@ -19,7 +19,6 @@
 -- Cost     O(log members * members asked)
 
 -- include roster_state.lua
--- include roster_pick_without.lua
 -- include roster_move_on.lua
 
 return operation('respond.1', {}, function()

@@ -1,5 +1,5 @@
--- roster_credit: credits that change without a pick; put in the place of the line "include roster_credit.lua", after
--- roster_state.lua.
+-- roster_credit: credits that change without a pick; put into roster_state.lua in the place of the line
+-- "include roster_credit.lua".
 
 -- The member's place in the pool, if he has credit there: it is fair, and he has a weight in it.
 local function place_with_credit(pool_id, id)

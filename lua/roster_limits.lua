@@ -119,7 +119,7 @@ local function uncount(m, e)
     if given + DAY_MS >= w.day_end then of_day = 1 end
   end
   w.hour_n, w.day_n = math.max(w.hour_n - of_hour, 0), math.max(w.day_n - of_day, 0)
-  local l = limits_in(m, e.pool)
+  local l = limits_in(m, source_of(e))
   if l and e.mark == l.since then
     l.load = l.load - 1
     l.hour_n, l.day_n = math.max(l.hour_n - of_hour, 0), math.max(l.day_n - of_day, 0)

@@ -1,4 +1,4 @@
--- roster_move_on: put in the place of the line "include roster_move_on.lua", after roster_pick_without.lua.
+-- roster_move_on: put in the place of the line "include roster_move_on.lua", after roster_state.lua.
 
 -- The next member is asked, one who was not yet; or nobody, and a person must decide. Answers whom, the epoch, and when
 -- the new offer ends.
@@ -9,9 +9,9 @@ local function move_on(subject, list, e)
   tried[#tried + 1] = e.member
   local _, tries = offer_rule(e.pool)
   local m
-  if #tried < tries then m = pick_without(e.pool, tried) end
+  if #tried < tries then m = serve_without(e, tried) end
   e.epoch, e.settled, list.dirty, e.mark = e.epoch + 1, '0', true, nil
-  if m then e.mark = assign(m, e.pool) end
+  if m then e.mark = assign(m, source_of(e)) end
   e.member = m and m.id or ''
   e.offer = { ends = 0, since = 0, tried = tried }
   if m then begin_offer(subject, e) end

@@ -1,28 +1,39 @@
--- roster_pick_without: put in the place of the line "include roster_pick_without.lua", after roster_state.lua.
+-- roster_pick_without: put into roster_state.lua in the place of the line "include roster_pick_without.lua".
 
--- Chooses a member of the pool who is none of these, and charges him. Whoever is left out is away for the moment of the
--- pick: he earns nothing by it and loses nothing.
-local function pick_without(pool_id, left_out)
-  local p = pool(pool_id)
-  if not p then return nil end
+-- Takes members out of the pool for the moment of a pick: whoever is left out earns nothing by it and loses nothing. Answers
+-- who was in it, and their places.
+local function hide(p, left_out)
   local hidden = {}
   for i = 1, #left_out do
     local x = left_out[i] ~= '' and member(left_out[i])
-    if x and not x.hidden then
+    if x then
       local places = parse(x)
       for j = 1, #places do
-        if places[j].pool == pool_id and places[j].within then
-          leave(x, places[j])
-          x.hidden, x.dirty = true, true
-          hidden[#hidden + 1] = { x, places[j] }
+        local place = places[j]
+        if place.pool == p.id and place.within and not place.hidden then
+          leave(x, place)
+          place.hidden, x.dirty = true, true
+          hidden[#hidden + 1] = { x, place }
         end
       end
     end
   end
-  local m = pick(p)
+  return hidden
+end
+
+local function show(hidden)
   for i = 1, #hidden do
     enter(hidden[i][1], hidden[i][2])
-    hidden[i][1].hidden = nil
+    hidden[i][2].hidden = nil
   end
+end
+
+-- Chooses a member of the pool who is none of these, and charges him.
+local function pick_without(pool_id, left_out)
+  local p = pool(pool_id)
+  if not p then return nil end
+  local hidden = hide(p, left_out)
+  local m = pick(p)
+  show(hidden)
   return m
 end

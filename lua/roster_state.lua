@@ -14,9 +14,10 @@
 --   class:<l>:<p> zset   members of one weight who can be picked -> picks, in virtual terms; a letter for each weight,
 --                        'a' for the largest
 --   least:<p>    zset    8 bytes of tie and the member -> load / weight
---   waiting:<p>  zset    subject -> turn
---   open:<s>     text    allocations of a subject: id, pool, member or "", holder or "", epoch, settled; of a visit
---                        more, see roster_visits.lua, where the keys of visits are listed, too
+--   waiting:<p>  zset    subject -> turn; more in roster_waiting.lua
+--   open:<s>     text    allocations of a subject: id, pool, member or "", holder or "", epoch, settled; of a visit, an
+--                        offer, a plan more, see roster_visits.lua, roster_offers.lua, roster_route.lua, where their
+--                        keys are listed, too
 --   request:<id> text    time and answer
 --
 -- Fair pools. Virtual time V = base + count / sum moves 1 / sum (the sum of weights of all who can be picked) with
@@ -27,7 +28,8 @@ local sub, rep, concat, huge = string.sub, string.rep, table.concat, math.huge
 local PREFIX = sub(KEYS[1], 1, -4)
 local FIELD, RECORD = '\31', '\30'
 local BASE, COUNT, SUM, WAITING, STRATEGY = 1, 2, 3, 4, 5 -- then weight and head score of each class
-local FAIR, LEAST, OFFERS = 1, 2, 10 -- OFFERS is added where members are asked first
+local FAIR, LEAST = 1, 2
+local OFFERS, DRIPS = 10, 20 -- added where members are asked first, and where those who waited are handed out slowly
 -- Ties: whoever was picked at turn t has TIE + t; a newcomer of turn t, never picked, TIE - t.
 local TIE = 4503599627370496
 
@@ -52,8 +54,9 @@ local function load_pool(id, value)
   if value then
     local v = { unpack_struct('<' .. rep('d', #value / 8), value) }
     v[#v] = nil
-    p = { id = id, v = v, offers = v[STRATEGY] > OFFERS }
-    if p.offers then v[STRATEGY] = v[STRATEGY] - OFFERS end
+    p = { id = id, v = v }
+    if v[STRATEGY] > DRIPS then p.drips, v[STRATEGY] = true, v[STRATEGY] - DRIPS end
+    if v[STRATEGY] > OFFERS then p.offers, v[STRATEGY] = true, v[STRATEGY] - OFFERS end
   end
   pools[id] = p
   return p
@@ -63,6 +66,11 @@ local function pool(id)
   local p = pools[id]
   if p == nil then p = load_pool(id, call('GET', PREFIX .. 'pool:' .. id)) end
   return p
+end
+
+-- The pool whose member an allocation has: what he is given counts there.
+local function source_of(e)
+  return e.source and e.source ~= '' and e.source or e.pool
 end
 
 -- include roster_limits.lua
@@ -168,7 +176,10 @@ local function enter(m, place)
   end
   v[SUM] = v[SUM] + place.weight
   p.dirty = true
-  if v[WAITING] > 0 then touch(p) end
+  if v[WAITING] > 0 then
+    p.barren = nil
+    touch(p)
+  end
 end
 
 -- Every change of what decides about a member goes through here: he enters or leaves his pools at once, and his score in
@@ -230,7 +241,7 @@ local function count_again(m, e)
   parse(m)
   if not m.windows then return e.mark end
   uncount(m, e)
-  local mark = count(m, e.pool)
+  local mark = count(m, source_of(e))
   set(m, m.load, m.tie, m.cap, m.lease, m.blocked)
   return mark
 end
@@ -286,6 +297,10 @@ local function assign(m, pool_id)
   end
 end
 
+-- include roster_credit.lua
+-- include roster_pick_without.lua
+-- include roster_route.lua
+
 local function load_open(subject, value)
   local list = {}
   if value then
@@ -297,6 +312,11 @@ local function load_open(subject, value)
       if offer then
         load_offer(e, offer)
         hold = sub(hold, 1, -2 - #offer)
+      end
+      local route = string.match(hold, '\31(p[^\31]*)$')
+      if route then
+        load_route(e, route)
+        hold = sub(hold, 1, -2 - #route)
       end
       if hold ~= '' then
         local ends, channel, slot, lasts, rest, mark =
@@ -326,29 +346,14 @@ local function find(list, pool_id, allocation)
   end
 end
 
-local function wait(p, subject)
-  turn = turn + 1
-  call('ZADD', PREFIX .. 'waiting:' .. p.id, turn, subject)
-  p.v[WAITING] = p.v[WAITING] + 1
-  p.dirty = true
-end
-
-local function stop_waiting(pool_id, subject)
-  if call('ZREM', PREFIX .. 'waiting:' .. pool_id, subject) == 0 then broken(subject .. ' does not wait') end
-  local p = pool(pool_id)
-  if p then
-    p.v[WAITING] = p.v[WAITING] - 1
-    p.dirty, p.oldest = true, nil
-  end
-end
-
+-- include roster_waiting.lua
 -- include roster_visits.lua
 
 -- Frees what an entry holds: its member's load, or its place in the waiting list.
 local function release(e, subject)
   if e.member == '' then
     -- A person is to decide: it stands in no list.
-    if not e.offer then stop_waiting(e.pool, subject) end
+    if not e.offer then stop_waiting(e, subject) end
   else
     take_load(known(e.member), e)
   end
@@ -362,61 +367,86 @@ local function drop(list, at, subject)
   release(e, subject)
 end
 
-local function oldest(p)
-  if not p.oldest then
-    local first = call('ZRANGE', PREFIX .. 'waiting:' .. p.id, 0, 0, 'WITHSCORES')
-    p.oldest = first[1] or broken('nobody waits in ' .. p.id)
-    p.oldest_turn = tonumber(first[2])
+-- Of the touched pools the queue whose oldest has waited longest.
+local function longest()
+  local best, of
+  for i = 1, #touched do
+    local p = touched[i]
+    if can_wake(p) then
+      local queues = queues_of(p)
+      for j = 1, #queues do
+        local q = queues[j]
+        local at = head_of(q)
+        if at and not (p.barren and p.barren[q.needs]) and not (best and best.turn <= at) then best, of = q, p end
+      end
+    end
   end
-  return p.oldest_turn
+  return best, of
 end
 
 -- Hands waiting subjects of the touched pools to free members: always the one that has waited longest.
 local function wake()
+  local function may(p) return not drips(p) end
   while wake_left > 0 do
-    local p
-    for i = 1, #touched do
-      local q = touched[i]
-      if q.v[WAITING] > 0 and q.v[SUM] > 0 and (not p or oldest(q) < oldest(p)) then p = q end
-    end
-    if not p then return end
-    local m = pick(p)
+    local q, p = longest()
+    if not q then return end
+    local subject, home = string.match(q.name, '^([^\31]*)\31?(.*)$')
+    if home == '' then home = p.id end
+    local list = open(subject)
+    local e = find(list, home) or broken(subject .. ' waits for nothing')
+    local m = serve(e, {}, may)
     if m then
-      oldest(p)
-      local subject = p.oldest
-      local list = open(subject)
-      local e = find(list, p.id) or broken(subject .. ' waits for nothing')
-      stop_waiting(p.id, subject)
-      e.mark = assign(m, p.id)
+      stop_waiting(e, subject)
+      e.mark = assign(m, source_of(e))
+      drip(pool(source_of(e)))
       local whence = e.holder
       if e.ends then end_hold(subject, e) end
       e.member, list.dirty = m.id, true
+      local asked = pool(home)
       if e.ends then
         begin_hold(subject, e)
         whence = RECORD .. whole(e.ends) .. RECORD .. e.slot
-      elseif p.offers then
+      elseif asked and asked.offers then
         begin_offer(subject, e)
         whence = whence .. RECORD .. whole(e.offer.ends)
       end
       wake_left = wake_left - 1
       local n = #woken
-      woken[n + 1], woken[n + 2], woken[n + 3], woken[n + 4], woken[n + 5] = e.id, p.id, subject, m.id, whence
+      woken[n + 1], woken[n + 2], woken[n + 3], woken[n + 4], woken[n + 5] = e.id, home, subject, m.id, whence
     elseif ends_left == 0 then
       return
+    else
+      p.barren = p.barren or {}
+      p.barren[q.needs] = true
     end
   end
 end
 
--- A new subject of the pool gets a member, whom this answers with what the allocation bears, or has to wait. Nobody overtakes one who waits.
-local function take_turn(p)
-  if p.v[WAITING] > 0 then
-    touch(p)
-    wake()
+local function may_at_once(p)
+  return not must_wait(p)
+end
+
+-- A new subject gets a member, whom this answers, or has to wait. Nobody overtakes one who waits.
+local function take_turn(e, subject)
+  local others_wait, list = false, queues_for(e, huge)
+  for i = 1, #list do
+    local p = pool(list[i].pool)
+    if p and p.v[WAITING] > 0 then
+      touch(p)
+      others_wait = true
+    end
   end
-  local m, mark
-  if p.v[WAITING] == 0 then m = pick(p) end
-  if m then mark = assign(m, p.id) else touch(p) end
-  return m, mark
+  if others_wait then wake() end
+  local m = serve(e, {}, may_at_once)
+  if m then
+    e.member, e.mark = m.id, assign(m, source_of(e))
+    return m
+  end
+  wait(e, subject)
+  for i = 1, e.opened or 1 do
+    local p = pool(list[i].pool)
+    if p then touch(p) end
+  end
 end
 
 local function sweep()
@@ -461,6 +491,7 @@ local function open_value(list)
       fields[7], fields[8], fields[9], fields[10], fields[11] = whole(e.ends), e.channel, e.slot, whole(e.hold), whole(e.rest)
     end
     if e.mark then fields[#fields + 1] = whole(e.mark) end
+    if e.plan then fields[#fields + 1] = route_value(e) end
     if e.offer then fields[#fields + 1] = offer_value(e.offer) end
     records[i] = concat(fields, FIELD)
   end
@@ -484,7 +515,7 @@ local function finish(name, fields)
   end
   for id, p in pairs(pools) do
     if p and p.dirty then
-      if p.offers then p.v[STRATEGY] = p.v[STRATEGY] + OFFERS end
+      p.v[STRATEGY] = p.v[STRATEGY] + (p.offers and OFFERS or 0) + (p.drips and DRIPS or 0)
       put('pool:' .. id, pack('<' .. rep('d', #p.v), unpack(p.v)))
     end
   end
@@ -501,8 +532,7 @@ local function finish(name, fields)
   if #del_args > 1 then call(unpack(del_args)) end
   local more = '0'
   for i = 1, #touched do
-    local v = touched[i].v
-    if v[WAITING] > 0 and v[SUM] > 0 then more = '1' end
+    if can_wake(touched[i]) then more = '1' end
   end
   local result = more .. FIELD .. #woken / 5
   if #woken > 0 then result = result .. FIELD .. concat(woken, FIELD) end

@@ -7,7 +7,8 @@
 -- ARGV[3]   pool     string
 -- ARGV[4]   version  integer
 -- ARGV[5]   strategy string  weighted_round_robin or least_load; then, where members are asked first, @, how long they
---                    may think, / and how many are asked; then a + where limits follow
+--                    may think, / and how many are asked; then, where those who waited are handed out slowly, ~ and in
+--                    which time each member gets one; then a + where limits follow
 -- ARGV[6..] members  two for each, sorted by id: member, weight in thousandths (at most 16 distinct ones above 0); with a +
 --                    five: also the most at a time, in an hour and on a day, each "" for no limit
 --
@@ -21,7 +22,7 @@
 -- include roster_state.lua
 -- include roster_pool.lua
 
-return operation(string.find(ARGV[5], '[@+]') and 'set_pool.2' or 'set_pool.1', {}, function()
+return operation(string.find(ARGV[5], '[@+~]') and 'set_pool.2' or 'set_pool.1', {}, function()
   local id, version, content = ARGV[3], tonumber(ARGV[4]), concat(ARGV, FIELD, 5)
   local strategy = sub(ARGV[5], 1, 10) == 'least_load' and LEAST or FAIR
   local config_key, config = PREFIX .. 'config:' .. id, ARGV[4] .. FIELD .. content
@@ -51,7 +52,9 @@ return operation(string.find(ARGV[5], '[@+]') and 'set_pool.2' or 'set_pool.1', 
     end
   end
   table.sort(classes, function(a, b) return a > b end)
-  local v = { 0, 0, 0, call('ZCARD', PREFIX .. 'waiting:' .. id), strategy }
+  local n_waiting, queues = call('ZCARD', PREFIX .. 'waiting:' .. id), call('ZRANGE', PREFIX .. 'queues:' .. id, 0, -1)
+  for i = 1, #queues do n_waiting = n_waiting + call('ZCARD', queue_key(id, queues[i])) end
+  local v = { 0, 0, 0, n_waiting, strategy }
   for i = 1, #classes do
     v[#v + 1], v[#v + 2] = classes[i], huge
   end
@@ -61,7 +64,19 @@ return operation(string.find(ARGV[5], '[@+]') and 'set_pool.2' or 'set_pool.1', 
   else
     call('DEL', PREFIX .. 'offer:' .. id)
   end
-  pools[id] = { id = id, v = v, offers = accept ~= nil, dirty = true }
+  local p = { id = id, v = v, offers = accept ~= nil, dirty = true }
+  pools[id] = p
+  for i = 1, #touched do
+    if touched[i].id == id then p.touched, touched[i] = true, p end
+  end
+  local every = string.match(ARGV[5], '~(%d+)')
+  if every then
+    local drip_value = call('GET', PREFIX .. 'drip:' .. id)
+    p.drips, p.drip = true, { every = tonumber(every), next_at = tonumber(drip_value and string.match(drip_value, '\31(.*)$') or 0) }
+    save_drip(p)
+  else
+    call('DEL', PREFIX .. 'drip:' .. id)
+  end
 
   for i = 1, #ids do
     local m, weight = create(ids[i]), weights[ids[i]]

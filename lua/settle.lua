@@ -48,6 +48,7 @@ return operation('settle.2', {}, function()
     release(e, subject)
     e.mark = add_load(create(value), pool_id)
     e.member, e.epoch = value, e.epoch + 1
+    if e.plan then e.source = '' end
   end
   e.holder, e.settled, list.dirty = value, '1', true
   wake()

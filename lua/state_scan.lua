@@ -15,7 +15,12 @@
 -- Derived  alarms   zset    {corp}:v1:alarms
 -- Derived  offers   zset    {corp}:v1:offers
 -- Derived  texts    string  {corp}:v1:offer:<p>
+-- Derived  patience zset    {corp}:v1:patience
+-- Derived  texts    string  {corp}:v1:drip:<p>
+-- Derived  texts    string  {corp}:v1:skills:<m>
 -- Derived  sets     zset    {corp}:v1:offered:<m>
+-- Derived  sets     zset    {corp}:v1:queues:<p>
+-- Derived  sets     zset    {corp}:v1:skill:<s>
 -- Derived  sets     zset    {corp}:v1:class:<l>:<p>
 -- Derived  sets     zset    {corp}:v1:least:<p>
 -- Derived  sets     zset    {corp}:v1:waiting:<p>
@@ -27,8 +32,8 @@
 -- Cost     O(page and what it holds)
 
 local prefix = string.sub(KEYS[1], 1, -4)
-local texts = { "member:", "pool:", "config:", "open:", "request:", "past:", "slot:", "offer:" }
-local sets = { "class:", "least:", "waiting:", "slots:", "untold:", "offered:" }
+local texts = { "member:", "pool:", "config:", "open:", "request:", "past:", "slot:", "offer:", "drip:", "skills:" }
+local sets = { "class:", "least:", "waiting:", "slots:", "untold:", "offered:", "queues:", "skill:" }
 local function one_of(name, families)
   for _, family in ipairs(families) do
     if string.sub(name, 1, #family) == family then return true end
@@ -42,7 +47,7 @@ for _, key in ipairs(page[2]) do
   if name == "corp" or one_of(name, texts) then
     local value = redis.call("GET", key)
     if value then strings[#strings + 1] = { name, value } end
-  elseif name == "leases" or name == "alarms" or name == "offers" or name == "holds" or one_of(name, sets) then
+  elseif name == "leases" or name == "alarms" or name == "offers" or name == "holds" or name == "patience" or one_of(name, sets) then
     sorted[#sorted + 1] = { name, redis.call("ZRANGE", key, 0, -1, "WITHSCORES") }
   end
 end

@@ -4,7 +4,7 @@
 -- KEYS[1]   log      stream  {corp}:v1:log   the other keys: see roster_state.lua and roster_visits.lua
 -- ARGV[1]   now_ms   integer "" in production: the script asks TIME
 -- ARGV[2]   payload  string  into the log, not read
--- ARGV[3..] visits   six for each: allocation, pool, subject, channel, how long the hold lasts, how long a slot rests
+-- ARGV[3..] visits   six for each: allocation, pool and its plan (see roster_route.lua), subject, channel, how long the hold lasts, how long a slot rests
 --
 -- Returns  seq, now_ms, then the result, joined by 0x1f: more, n woken, five for each woken, then five for each visit:
 --          "HELD" allocation member slot until | "WAITING" allocation "" "" until |
@@ -15,10 +15,16 @@
 
 -- include roster_state.lua
 
-return operation('visit.1', {}, function()
+local name = 'visit.1'
+for i = 4, #ARGV, 6 do
+  if string.find(ARGV[i], '\28', 1, true) then name = 'visit.2' end
+end
+
+return operation(name, {}, function()
   local out = {}
 
-  local function visit(allocation, pool_id, subject, channel, hold, rest)
+  local function visit(allocation, pool_field, subject, channel, hold, rest)
+    local pool_id, plan = split_plan(pool_field)
     local p = pool(pool_id)
     if not p then return 'NO_POOL', '', '', '', '' end
     local list = open(subject)
@@ -35,13 +41,12 @@ return operation('visit.1', {}, function()
     local past = find_past(subject, pool_id)
     if past and past.kind == 'M' then return 'MET', past.id, past.member, '', '' end
     forget(subject, pool_id)
-    local m, mark = take_turn(p)
-    e = { id = allocation, pool = pool_id, member = m and m.id or '', holder = '', epoch = 0, settled = '0',
-      channel = channel, slot = '', hold = hold, rest = rest, mark = mark }
+    e = begin_route({ id = allocation, pool = pool_id, member = '', holder = '', epoch = 0, settled = '0',
+      channel = channel, slot = '', hold = hold, rest = rest }, plan)
+    local m = take_turn(e, subject)
     if m then
       begin_hold(subject, e)
     else
-      wait(p, subject)
       e.ends = now + hold
       end_at('h', subject, pool_id, e.ends)
     end

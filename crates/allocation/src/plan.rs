@@ -240,12 +240,7 @@ mod tests {
             step("b", 60_000, &[]),
             step("a", 0, &["vip", "lang:en", "vip"]),
         ];
-        let plan = Plan::new(
-            vec!["LiSi".parse().unwrap()],
-            steps,
-            Some(600_000),
-        )
-        .unwrap();
+        let plan = Plan::new(vec!["LiSi".parse().unwrap()], steps, Some(600_000)).unwrap();
         assert_eq!(plan.steps()[0], step("a", 0, &["lang:en", "vip"]));
         assert_eq!(Plan::parse(&plan.text()), Ok(plan.clone()));
         let bare = Plan::new(Vec::new(), vec![step("a", 0, &[])], None).unwrap();
@@ -268,7 +263,11 @@ mod tests {
         for (prefer, steps, problem) in [
             (0, vec![], "no step begins at once"),
             (0, vec![step("a", 1, &[])], "no step begins at once"),
-            (0, vec![step("a", 0, &[]), step("a", 9, &[])], "two steps are the same"),
+            (
+                0,
+                vec![step("a", 0, &[]), step("a", 9, &[])],
+                "two steps are the same",
+            ),
             (5, vec![step("a", 0, &[])], "too many members are preferred"),
             (0, vec![step("a", 0, &needs)], "a step needs too much"),
         ] {

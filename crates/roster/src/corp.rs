@@ -1,10 +1,10 @@
 //! The operations as typed methods.
 
 use allocation::{
-    Adjusted, Adjustment, Answer, Closed, Closing, Confirmation, Confirmed, CorpId, Decision,
-    Expired, MAX_BATCH, MAX_EXCLUDED, MemberChange, Op, Outcome, PoolChange, PoolConfig, PoolId,
-    PresenceChange, Reassigned, Reassignment, Reclaimed, Request, Responded, Response, SetMember,
-    SetSlots, Settled, Settlement, SlotsChange, Visit, Visited,
+    Adjusted, Adjustment, Advanced, Answer, Closed, Closing, Confirmation, Confirmed, CorpId,
+    Decision, Expired, MAX_BATCH, MAX_EXCLUDED, MAX_SKILLS, MemberChange, Op, Outcome, PoolChange,
+    PoolConfig, PoolId, PresenceChange, Reassigned, Reassignment, Reclaimed, Request, Responded,
+    Response, SetMember, SetSkills, SetSlots, Settled, Settlement, SlotsChange, Visit, Visited,
 };
 
 use crate::call::{self, Applied};
@@ -252,6 +252,38 @@ impl<C: Connection> CorpRoster<C> {
                 _ => None,
             },
         )
+    }
+
+    /// Says what a member can do; of more than [`MAX_SKILLS`] skills none is taken.
+    pub async fn set_skills(
+        &self,
+        change: SetSkills,
+        payload: &str,
+        now_ms: Option<u64>,
+    ) -> Result<Applied<MemberChange>, Error> {
+        if change.skills.len() > MAX_SKILLS {
+            return Err(Error::TooMany);
+        }
+        let applied = self.apply(&Op::SetSkills(change), payload, now_ms).await?;
+        pick(applied, |answer| match answer {
+            Answer::Member(change) => Some(change),
+            _ => None,
+        })
+    }
+
+    /// Lets the plans of at most `limit` of those who wait go on, at most [`MAX_BATCH`]; answers whose did.
+    pub async fn advance(
+        &self,
+        limit: u32,
+        payload: &str,
+        now_ms: Option<u64>,
+    ) -> Result<Applied<Vec<Advanced>>, Error> {
+        let limit = limit.min(MAX_BATCH as u32);
+        let applied = self.apply(&Op::Advance { limit }, payload, now_ms).await?;
+        pick(applied, |answer| match answer {
+            Answer::Advanced(advanced) => Some(advanced),
+            _ => None,
+        })
     }
 
     /// Slots that may be lent, or must not be lent any more: at most [`MAX_BATCH`]. Doing it twice is doing it once.

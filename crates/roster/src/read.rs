@@ -66,13 +66,24 @@ impl<C: Connection> CorpRoster<C> {
         Ok(ends)
     }
 
-    /// How many subjects wait in a pool.
+    /// How many subjects wait whom a pool could serve; one that could be served in two ways counts twice.
     pub async fn waiting(&self, pool: &PoolId) -> Result<u64, Error> {
         let mut connection = self.connection.clone();
-        let waiting = redis::cmd("ZCARD")
-            .arg(self.keys.key(&format!("waiting:{pool}")))
+        let needs: Vec<String> = redis::cmd("ZRANGE")
+            .arg(self.keys.key(&format!("queues:{pool}")))
+            .arg(0)
+            .arg(-1)
             .query_async(&mut connection)
             .await?;
+        let needs = needs.into_iter().map(|needs| format!("{FIELD}{needs}"));
+        let mut waiting = 0;
+        for needs in std::iter::once(String::new()).chain(needs) {
+            let queue: u64 = redis::cmd("ZCARD")
+                .arg(self.keys.key(&format!("waiting:{pool}{needs}")))
+                .query_async(&mut connection)
+                .await?;
+            waiting += queue;
+        }
         Ok(waiting)
     }
 
@@ -84,6 +95,11 @@ impl<C: Connection> CorpRoster<C> {
     /// When the first window ends that keeps a member out of pools; one that is over stands there until the next operation.
     pub async fn first_alarm(&self) -> Result<Option<u64>, Error> {
         self.first_of("alarms").await
+    }
+
+    /// When the first plan of those who wait goes on.
+    pub async fn first_patience(&self) -> Result<Option<u64>, Error> {
+        self.first_of("patience").await
     }
 
     async fn first_of(&self, name: &str) -> Result<Option<u64>, Error> {

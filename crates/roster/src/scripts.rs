@@ -15,7 +15,7 @@ macro_rules! lua {
 }
 
 /// What a line `-- include <file>` stands for; an included file may include a later one.
-const INCLUDES: [(&str, &str); 9] = [
+const INCLUDES: [(&str, &str); 11] = [
     ("-- include roster_state.lua\n", lua!("roster_state.lua")),
     ("-- include roster_limits.lua\n", lua!("roster_limits.lua")),
     ("-- include roster_offers.lua\n", lua!("roster_offers.lua")),
@@ -26,6 +26,11 @@ const INCLUDES: [(&str, &str); 9] = [
     (
         "-- include roster_move_on.lua\n",
         lua!("roster_move_on.lua"),
+    ),
+    ("-- include roster_route.lua\n", lua!("roster_route.lua")),
+    (
+        "-- include roster_waiting.lua\n",
+        lua!("roster_waiting.lua"),
     ),
     ("-- include roster_visits.lua\n", lua!("roster_visits.lua")),
     ("-- include roster_credit.lua\n", lua!("roster_credit.lua")),
@@ -126,6 +131,8 @@ scripts!(
     adjust,
     respond,
     reclaim,
+    set_skills,
+    advance,
     note,
     rebuild_begin,
     rebuild_wipe,
@@ -155,6 +162,8 @@ impl Scripts {
             Op::Adjust(_) => &self.adjust,
             Op::Respond(_) => &self.respond,
             Op::Reclaim { .. } => &self.reclaim,
+            Op::SetSkills(_) => &self.set_skills,
+            Op::Advance { .. } => &self.advance,
             Op::Note => &self.note,
             Op::Rebuilt { .. } => &self.rebuild_open,
         }

@@ -174,7 +174,9 @@ impl Call<'_> {
         };
         open.epoch += 1;
         open.settled = false;
-        open.mark = next.as_ref().and_then(|next| self.assign(next, open.source()));
+        open.mark = next
+            .as_ref()
+            .and_then(|next| self.assign(next, open.source()));
         self.ends(next.as_ref());
         open.member = next;
         open.offer = Some(Offer {

@@ -48,7 +48,11 @@ impl Route {
     pub(super) fn next_ms(&self, is_visit: bool) -> Option<u64> {
         let step = self.plan.steps().get(self.opened.max(1));
         let person = self.plan.person_after_ms().filter(|_| !is_visit);
-        let next = step.map(|step| step.after_ms).into_iter().chain(person).min();
+        let next = step
+            .map(|step| step.after_ms)
+            .into_iter()
+            .chain(person)
+            .min();
         next.map(|after_ms| self.since_ms + after_ms)
     }
 
@@ -105,7 +109,11 @@ impl Call<'_> {
         let steps = plan.steps()[..route.due(self.now_ms)].to_vec();
         self.watched(|watcher, corp| watcher.follows(corp, &plan));
         let mut found = None;
-        for member in plan.prefer().iter().filter(|member| !left_out.contains(member)) {
+        for member in plan
+            .prefer()
+            .iter()
+            .filter(|member| !left_out.contains(member))
+        {
             found = found.or_else(|| {
                 let mut steps = steps.iter();
                 steps.find_map(|step| {
@@ -150,12 +158,7 @@ impl Call<'_> {
     }
 
     /// This member, if he can be picked and can do what is needed.
-    fn pick_named(
-        &mut self,
-        pool: &PoolId,
-        id: &MemberId,
-        needs: &[Skill],
-    ) -> Option<MemberId> {
+    fn pick_named(&mut self, pool: &PoolId, id: &MemberId, needs: &[Skill]) -> Option<MemberId> {
         let member = self.corp.members.get(id)?;
         let place = member.places.iter().find(|place| place.pool == *pool);
         let place = place.filter(|place| place.within)?;

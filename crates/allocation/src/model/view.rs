@@ -344,7 +344,7 @@ impl Corp {
         let mut counted: BTreeMap<(&MemberId, &PoolId, u64), u32> = BTreeMap::new();
         for open in self.opens.values().flatten() {
             if let (Some(member), Some(mark)) = (&open.member, open.mark) {
-                *counted.entry((member, &open.pool, mark)).or_default() += 1;
+                *counted.entry((member, open.source(), mark)).or_default() += 1;
             }
         }
         let mut alarms = self.alarms.clone();

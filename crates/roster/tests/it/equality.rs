@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use allocation::model::Corp;
 use allocation::{
-    Adjustment, Assignment, ChannelId, Closing, Confirmation, Limits, OfferRule, PoolConfig,
-    Reassignment, RequestId, Response, SetSlots, Settlement, SlotId, Visit,
+    Adjustment, Assignment, ChannelId, Closing, Confirmation, Limits, OfferRule, Plan, PoolConfig,
+    Reassignment, RequestId, Response, SetSkills, SetSlots, Settlement, Skill, SlotId,
+    Step as PlanStep, Visit,
 };
 use allocation::{
     Dump, Op, PresenceChange, SetMember, SettlementOutcome, Strategy as Rule, Weight,
@@ -38,7 +39,7 @@ enum Step {
         i64,
         Rule,
         Vec<(usize, usize, Limits)>,
-        Option<OfferRule>,
+        (Option<OfferRule>, Option<u64>),
     ),
     /// To one of the offers, mostly.
     Respond(Index, u8, bool),
@@ -59,6 +60,32 @@ fn member_id() -> impl Strategy<Value = usize> {
     0..MEMBERS.len()
 }
 
+const SKILLS: [&str; 3] = ["en", "vip", "英语"];
+
+fn skills(most: usize) -> impl Strategy<Value = BTreeSet<Skill>> {
+    let skill = select(&SKILLS[..]).prop_map(|skill| Skill::new(skill).unwrap());
+    proptest::collection::btree_set(skill, 0..=most)
+}
+
+/// Some lead to a pool that never is.
+fn plan(likely: f64) -> impl Strategy<Value = Option<Plan>> {
+    let after = select(vec![0, 0, 1000, 60_000, HOUR]);
+    let to = select(vec!["p", "q:1", "7", "r s", "gone"]);
+    let step = (to, after, skills(2)).prop_map(|(to, after_ms, needs)| PlanStep {
+        after_ms,
+        pool: pool(to),
+        needs: needs.into_iter().collect(),
+    });
+    let person = proptest::option::weighted(0.3, select(vec![1000, HOUR]));
+    let plan = (vec(member_id(), 0..3), vec(step, 1..5), person);
+    proptest::option::weighted(likely, plan).prop_map(|plan| {
+        let (prefer, mut steps, person) = plan?;
+        steps[0].after_ms = 0;
+        let prefer = prefer.into_iter().map(|who| member(MEMBERS[who]));
+        Plan::new(prefer.collect(), steps, person).ok()
+    })
+}
+
 fn request_step() -> impl Strategy<Value = allocation::Request> {
     let holder = proptest::option::weighted(0.6, member_id());
     let repeat = proptest::option::weighted(0.3, 0..40u8);
@@ -68,9 +95,11 @@ fn request_step() -> impl Strategy<Value = allocation::Request> {
         holder,
         repeat,
         any::<bool>(),
+        plan(0.4),
     )
-        .prop_map(|(pool, subject, holder, repeat, echo)| {
+        .prop_map(|(pool, subject, holder, repeat, echo, plan)| {
             let mut request = request(pool, &subject);
+            request.plan = plan;
             request.holder = holder.map(|holder| member(MEMBERS[holder]));
             request.request = repeat.map(|id| RequestId::new(format!("request:{id}")).unwrap());
             request.echo = echo;
@@ -107,17 +136,23 @@ fn visit_step() -> impl Strategy<Value = Visit> {
     let hold = select(vec![1000, 60_000, HOUR]);
     let rest = select(vec![0, 1000, 24 * HOUR]);
     let name = (0..12u8).prop_map(|n| format!("s{n}"));
-    (select(&POOLS[..]), name, channel_id(), hold, rest).prop_map(
-        |(pool_name, name, channel, hold_ms, rest_ms)| Visit {
+    (
+        select(&POOLS[..]),
+        name,
+        channel_id(),
+        hold,
+        rest,
+        plan(0.3),
+    )
+        .prop_map(|(pool_name, name, channel, hold_ms, rest_ms, plan)| Visit {
             allocation: allocation(pool_name, &format!("visit {name}")),
             pool: pool(pool_name),
             subject: subject(&name),
             channel,
             hold_ms,
             rest_ms,
-            plan: None,
-        },
-    )
+            plan,
+        })
 }
 
 /// Customers have names of their own, and now and then those of visitors.
@@ -178,6 +213,8 @@ fn step() -> impl Strategy<Value = Step> {
         (select(vec![1000, 60_000, HOUR]), 1..4u32)
             .prop_map(|(accept_ms, tries)| OfferRule { accept_ms, tries }),
     );
+    let drip = proptest::option::weighted(0.2, select(vec![1, 1000, 60_000]));
+    let offers = (offers, drip);
     let presence = vec(
         (
             member_id(),
@@ -221,6 +258,11 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (any::<Index>(), 0..8u8, any::<bool>())
             .prop_map(|(which, other, accepts)| Step::Respond(which, other, accepts)),
         3 => (0..20u32).prop_map(|limit| Step::Op(Op::Reclaim { limit })),
+        4 => (0..20u32).prop_map(|limit| Step::Op(Op::Advance { limit })),
+        3 => (member_id(), skills(3)).prop_map(|(who, skills)| Step::Op(Op::SetSkills(SetSkills {
+            member: member(MEMBERS[who]),
+            skills,
+        }))),
         1 => (0..POOLS.len(), -1..2i64).prop_map(|(pool, version)| Step::RemovePool(pool, version)),
         4 => (any::<Index>(), proptest::option::of(member_id()), vec(member_id(), 0..4), any::<bool>())
             .prop_map(|(which, to, exclude, stale)| Step::Reassign(which, to, exclude, stale)),
@@ -276,7 +318,9 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
                 .unzip();
             let version = next_version(name, change);
             let config = PoolConfig::new(pool(POOLS[name]), version, strategy, members);
-            Op::SetPool(config.unwrap().with_limits(limits).with_offers(offers))
+            let (offers, drip) = offers;
+            let config = config.unwrap().with_limits(limits).with_offers(offers);
+            Op::SetPool(config.with_drip(drip))
         }
         Step::SetMember(change, day_end) => Op::SetMember(SetMember {
             day_end_ms: day_end.map(|after| twin.now + after),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use test_redis::lua_header_problems;
 
-const OPERATIONS: [&str; 17] = [
+const OPERATIONS: [&str; 19] = [
     "decide",
     "close",
     "settle",
@@ -21,6 +21,8 @@ const OPERATIONS: [&str; 17] = [
     "adjust",
     "respond",
     "reclaim",
+    "set_skills",
+    "advance",
     "note",
 ];
 const OTHERS: [&str; 6] = [
@@ -56,6 +58,10 @@ const DERIVED: &str = "\
 -- Derived  offers zset {corp}:v1:offers
 -- Derived  rule text {corp}:v1:offer:<p>
 -- Derived  offered zset {corp}:v1:offered:<m>
+-- Derived  queues zset {corp}:v1:queues:<p>
+-- Derived  drip text {corp}:v1:drip:<p>
+-- Derived  skill zset {corp}:v1:skill:<s>
+-- Derived  patience zset {corp}:v1:patience
 ";
 
 #[test]
@@ -68,6 +74,8 @@ fn headers_agree_with_bodies() {
     let offers = read("roster_offers");
     let without = read("roster_pick_without");
     let move_on = read("roster_move_on");
+    let route = read("roster_route");
+    let waiting = read("roster_waiting");
     let pool = read("roster_pool");
     for name in OPERATIONS {
         let file = read(name);
@@ -75,6 +83,9 @@ fn headers_agree_with_bodies() {
         let mut derived = DERIVED.to_owned();
         if name == "decide" {
             derived.push_str("-- Derived  request text {corp}:v1:request:<id>\n");
+        }
+        if name == "set_skills" {
+            derived.push_str("-- Derived  skills text {corp}:v1:skills:<m>\n");
         }
         if file.contains("-- include roster_pool.lua\n") {
             derived.push_str("-- Derived  config text {corp}:v1:config:<p>\n");
@@ -89,6 +100,8 @@ fn headers_agree_with_bodies() {
             .replacen("-- include roster_offers.lua\n", &offers, 1)
             .replacen("-- include roster_pick_without.lua\n", &without, 1)
             .replacen("-- include roster_move_on.lua\n", &move_on, 1)
+            .replacen("-- include roster_route.lua\n", &route, 1)
+            .replacen("-- include roster_waiting.lua\n", &waiting, 1)
             .replacen("-- include roster_pool.lua\n", &pool, 1);
         assert_eq!(
             lua_header_problems(name, &text),
