@@ -1,13 +1,15 @@
 //! Random histories of a corp, for tests: every operation, with ids that mean something. The same seed gives the same one.
 
+use std::collections::BTreeSet;
+
 use uuid::Uuid;
 
 use crate::model::Corp;
 use crate::{
     Adjustment, AllocationId, ChannelId, Closing, Confirmation, Limits, LogEntry, MemberId,
-    OfferRule, Op, PoolConfig, PoolId, PresenceChange, Reason, Reassignment, Request, RequestId,
-    Response, SetMember, SetSlots, Settlement, SettlementOutcome, SlotId, Strategy, SubjectKey,
-    Visit, Weight,
+    OfferRule, Op, Plan, PoolConfig, PoolId, PresenceChange, Reason, Reassignment, Request,
+    RequestId, Response, SetMember, SetSkills, SetSlots, Settlement, SettlementOutcome, Skill,
+    SlotId, Step, Strategy, SubjectKey, Visit, Weight,
 };
 
 pub(crate) const BEGIN_MS: u64 = 1_792_000_000_000;
@@ -101,6 +103,8 @@ pub(crate) struct History {
     made: usize,
     /// How pools that are put from now on offer.
     offers: Option<OfferRule>,
+    /// How fast they hand out those who waited.
+    drip_ms: Option<u64>,
 }
 
 impl History {
@@ -111,6 +115,7 @@ impl History {
             entries: Vec::new(),
             made: 0,
             offers: None,
+            drip_ms: None,
         }
     }
 
@@ -152,6 +157,7 @@ impl History {
         let config = PoolConfig::new(pool(of), version, strategy, members).unwrap();
         let limits = limits.iter().map(|(i, limits)| (member(*i), *limits));
         let config = config.with_limits(limits).with_offers(self.offers);
+        let config = config.with_drip(self.drip_ms);
         self.apply(Op::SetPool(config))
     }
 
@@ -208,6 +214,7 @@ impl History {
             accept_ms: [1000, 5 * MINUTE_MS][random.below(2)],
             tries: 1 + random.below(3) as u32,
         });
+        self.drip_ms = random.one_in(6).then_some(MINUTE_MS);
         self.set_pool(of, version, strategy, &weights, &limits);
     }
 
@@ -216,7 +223,12 @@ impl History {
         let open: Vec<_> = self.corp.allocations().collect();
         let some = (!open.is_empty()).then(|| open[random.below(open.len())].clone());
         let later_ms = self.now_ms + [1000, 10 * MINUTE_MS, 60 * MINUTE_MS][random.below(3)];
-        let op = match (random.below(19), some) {
+        let op = match (random.below(21), some) {
+            (19, _) => Op::Advance { limit: 5 },
+            (20, _) => Op::SetSkills(SetSkills {
+                member: member(who),
+                skills: Self::random_skills(random),
+            }),
             (0..=4, _) => Op::Decide(self.requests(random)),
             (5..=6, _) => {
                 self.made += 1;
@@ -288,6 +300,33 @@ impl History {
         self.apply(op);
     }
 
+    fn random_skills(random: &mut Random) -> BTreeSet<Skill> {
+        let mut skills = BTreeSet::new();
+        for name in ["en", "vip"] {
+            if random.one_in(2) {
+                skills.insert(Skill::new(name).unwrap());
+            }
+        }
+        skills
+    }
+
+    fn random_plan(random: &mut Random) -> Option<Plan> {
+        if !random.one_in(3) {
+            return None;
+        }
+        let mut steps = Vec::new();
+        for i in 0..1 + random.below(3) {
+            steps.push(Step {
+                after_ms: [0, 1000, MINUTE_MS][if i == 0 { 0 } else { random.below(3) }],
+                pool: pool(random.below(3)),
+                needs: Self::random_skills(random).into_iter().collect(),
+            });
+        }
+        let prefer = random.one_in(2).then(|| member(random.below(6)));
+        let person = random.one_in(4).then_some(10 * MINUTE_MS);
+        Plan::new(prefer.into_iter().collect(), steps, person).ok()
+    }
+
     fn requests(&mut self, random: &mut Random) -> Vec<Request> {
         let mut requests = Vec::new();
         for _ in 0..1 + random.below(3) {
@@ -296,6 +335,7 @@ impl History {
             request.request = random
                 .one_in(4)
                 .then(|| RequestId::new(format!("r{}", random.below(20))).unwrap());
+            request.plan = Self::random_plan(random);
             requests.push(request);
         }
         requests

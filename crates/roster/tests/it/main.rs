@@ -16,6 +16,7 @@ mod presence;
 mod read;
 mod reassign;
 mod rebuild;
+mod routes;
 mod set_pool;
 mod settle;
 mod support;
