@@ -1,8 +1,6 @@
 //! How a subject is served where a pool alone does not say it: whom it had before, what a member must be able to do, where
 //! it may go beside its pool and after how long; with its text form.
 
-use std::fmt::Write as _;
-
 use crate::error::Error;
 use crate::id::{AllocationId, MemberId, PoolId, Skill, SubjectKey};
 use crate::text::Fields;
@@ -97,12 +95,13 @@ impl Plan {
     pub fn text(&self) -> String {
         let mut text = String::new();
         if let Some(after_ms) = self.person_after_ms {
-            let _ = write!(text, "{after_ms}");
+            text.push_str(&after_ms.to_string());
         }
         text.push(PART);
         push_list(&mut text, self.prefer.iter().map(MemberId::as_str));
         for step in &self.steps {
-            let _ = write!(text, "{STEP}{}{PART}{}{PART}", step.pool, step.after_ms);
+            let (pool, after_ms) = (&step.pool, step.after_ms);
+            text.push_str(&format!("{STEP}{pool}{PART}{after_ms}{PART}"));
             push_list(&mut text, step.needs.iter().map(Skill::as_str));
         }
         text

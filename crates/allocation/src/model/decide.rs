@@ -68,7 +68,7 @@ impl Call<'_> {
             hold: None,
             mark: None,
             offer: None,
-            route: Route::begin(&request.plan, self.now_ms),
+            route: Route::begin(request.plan.as_ref(), self.now_ms),
         };
         self.take_turn(&mut open, request.subject, How::Decided);
         let member = open.member.clone();

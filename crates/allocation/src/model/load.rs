@@ -325,7 +325,7 @@ fn read_open(text: &str) -> Result<Open, Error> {
         let field = fields.next()?;
         match (field.strip_prefix(OFFER), field.strip_prefix(ROUTE)) {
             (Some(offer), _) => open.offer = Some(read_offer(offer)?),
-            (_, Some(route)) => open.route = Some(read_route(route)?),
+            (_, Some(route)) => open.route = Some(Box::new(read_route(route)?)),
             (None, None) => {
                 let mark = field.parse().map_err(|_| unreadable("a mark"))?;
                 open.mark = Some(mark);

@@ -114,7 +114,7 @@ struct Open {
     /// Its member has not accepted it yet, or a person must decide.
     offer: Option<Offer>,
     /// Its request had a plan.
-    route: Option<Route>,
+    route: Option<Box<Route>>,
 }
 
 impl Open {

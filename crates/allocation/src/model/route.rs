@@ -26,12 +26,14 @@ pub(super) struct Route {
 }
 
 impl Route {
-    pub(super) fn begin(plan: &Option<Plan>, now_ms: u64) -> Option<Self> {
-        plan.clone().map(|plan| Self {
-            plan,
-            since_ms: now_ms,
-            opened: 0,
-            source: None,
+    pub(super) fn begin(plan: Option<&Plan>, now_ms: u64) -> Option<Box<Self>> {
+        plan.map(|plan| {
+            Box::new(Self {
+                plan: plan.clone(),
+                since_ms: now_ms,
+                opened: 0,
+                source: None,
+            })
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::slots::{Hold, Slot, SlotState, hold_name};
 use super::{AllocationView, Call, Corp, HoldView, Open, Route};
+use crate::id::{MemberId, PoolId};
 use crate::op::{Op, SetMember};
 use crate::pool::PoolConfig;
 
@@ -51,22 +52,38 @@ impl Call<'_> {
             }),
             mark: None,
             offer: None,
-            route: view.route.map(|route| Route {
-                plan: route.plan,
-                since_ms: route.since_ms,
-                opened: 0,
-                source: route.source,
+            route: view.route.map(|route| {
+                Box::new(Route {
+                    plan: route.plan,
+                    since_ms: route.since_ms,
+                    opened: 0,
+                    source: route.source,
+                })
             }),
         };
         match open.member.clone() {
             Some(member) => {
                 self.create(&member);
+                self.find_source(&mut open, &member);
                 open.mark = self.stand_load(&member, open.source());
             }
             None => self.wait(&mut open, view.subject),
         }
         let list = self.corp.opens.entry(view.subject).or_default();
         list.push(open);
+    }
+
+    /// Rows do not say through which pool it came to him: the first that his plan leads to and that he is in.
+    fn find_source(&self, open: &mut Open, member: &MemberId) {
+        let places = &self.corp.member(member).places;
+        let is_in = |pool: &PoolId| places.iter().any(|place| place.pool == *pool);
+        if is_in(&open.pool) {
+            return;
+        }
+        if let Some(route) = open.route.as_mut().filter(|route| route.source.is_none()) {
+            let mut pools = route.plan.steps().iter().map(|step| &step.pool);
+            route.source = pools.find(|pool| is_in(pool)).cloned();
+        }
     }
 
     fn stand_held(&mut self, view: &AllocationView, hold: &HoldView) {

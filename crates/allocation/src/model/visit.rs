@@ -45,7 +45,7 @@ impl Call<'_> {
             }),
             mark: None,
             offer: None,
-            route: Route::begin(&visit.plan, self.now_ms),
+            route: Route::begin(visit.plan.as_ref(), self.now_ms),
         };
         self.take_turn(&mut open, visit.subject, How::Visited);
         if open.member.is_some() {
