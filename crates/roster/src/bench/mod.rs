@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use allocation::CorpId;
+use allocation::{CorpId, Plan};
 
 use crate::keys::Keys;
 use crate::scripts::{SCRIPTS, assemble};
@@ -38,6 +38,15 @@ pub fn decide_request(pool: &str, salt: u8) -> [String; 6] {
         String::new(),
         String::new(),
     ]
+}
+
+/// As [`decide_request`], served by a plan.
+pub fn decide_request_with(pool: &str, plan: Option<&Plan>, salt: u8) -> [String; 6] {
+    let mut request = decide_request(pool, salt);
+    if let Some(plan) = plan {
+        request[1] = format!("{pool}\u{1c}{}", plan.text());
+    }
+    request
 }
 
 /// Code of a script that only picks: `EVALSHA <hash> 1 <log key> <pool>`. It moves the pool's fairness state and

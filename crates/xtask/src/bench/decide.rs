@@ -15,8 +15,10 @@
 //! - **P17** P13's rate ÷ what is done elsewhere, see [`rivals`].
 //! - **P18** 64 callers, each with a connection of its own, 10,000 decisions: after every single one, how far is the
 //!   member who is farthest from his exact weighted share. Read from the log, which is the order of the decisions.
+//! - **P28** what windows, skills, tiers, sticky and offers cost, as multiples of a plain pool, see [`costs`].
 
 mod corp;
+mod costs;
 mod fairness;
 mod picks;
 mod rivals;
@@ -61,6 +63,7 @@ pub(super) fn run(bench: &Bench, samples: &mut Samples) -> anyhow::Result<()> {
             let ours = stand.client(samples).await?;
             rivals.round(&mut stand, ours, samples).await?;
             fairness::round(&mut stand, samples).await?;
+            costs::round(&mut stand, samples).await?;
             samples.tell(Group::Decide, round, bench.rounds);
         }
         anyhow::Ok(())

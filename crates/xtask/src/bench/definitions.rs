@@ -40,6 +40,18 @@ const fn lower(
     row(name, unit, Better::Lower, bar, goal, what)
 }
 
+/// What a feature costs, as a multiple: told, without a bar.
+const fn costs(name: &'static str, what: &'static str) -> Definition {
+    Definition {
+        name,
+        what,
+        unit: DECISIONS,
+        better: Better::Lower,
+        bar: None,
+        goal: None,
+    }
+}
+
 const CALLBACKS: &str = "callbacks/s";
 const DECISIONS: &str = "decisions/s";
 
@@ -80,6 +92,21 @@ pub(crate) static ROWS: &[Definition] = &[
     higher("P17-lock", DECISIONS, 6.0, 10.0, "times lock, script, unlock in Redis"),
     higher("P17-rotation", DECISIONS, 3.0, 4.0, "times a rotated list in Redis"),
     row("P18", "customers", Better::Below, 1.0, 1.0, "largest distance of a member from his exact share, 64 callers"),
+    costs("P28-windows-50", "a decision with limits by hour and day ÷ plain, 50 members"),
+    costs("P28-windows-500", "the same, 500 members"),
+    costs("P28-windows-5000", "the same, 5,000 members"),
+    costs("P28-skills-50", "a decision for which one member in ten has the skill ÷ plain, 50 members"),
+    costs("P28-skills-500", "the same, 500 members"),
+    costs("P28-skills-5000", "the same, 5,000 members"),
+    costs("P28-tiers-50", "a decision by the second tier ÷ plain, 50 members"),
+    costs("P28-tiers-500", "the same, 500 members"),
+    costs("P28-tiers-5000", "the same, 5,000 members"),
+    costs("P28-sticky-50", "a decision for the earlier owner ÷ plain, 50 members"),
+    costs("P28-sticky-500", "the same, 500 members"),
+    costs("P28-sticky-5000", "the same, 5,000 members"),
+    costs("P28-offers-50", "a decision that asks the member ÷ plain, 50 members"),
+    costs("P28-offers-500", "the same, 500 members"),
+    costs("P28-offers-5000", "the same, 5,000 members"),
     higher("P20-1000", DECISIONS, 0.25, 0.45, "ledger writer, 1,000 decisions a transaction ÷ COPY of the same rows"),
     higher("P20-5000", DECISIONS, 0.28, 0.60, "ledger writer, 5,000 decisions a transaction ÷ COPY of the same rows"),
     higher("P23", "events/s", 0.65, 0.90, "worker drain with Postgres ÷ without"),
