@@ -12,7 +12,9 @@ use crate::error::Error;
 use crate::id::{MemberId, PoolId};
 use crate::log::LogEntry;
 use crate::model::{Corp, How, Turn, Watcher};
-use crate::outcome::Answer;
+use crate::offer::{MovedOn, Responded};
+use crate::op::Op;
+use crate::outcome::{Answer, Decision, Settled};
 use crate::weight::Weight;
 
 pub use measures::Measures;
@@ -34,6 +36,14 @@ pub struct Got {
     pub expired: u64,
     /// Ended before they were carried out.
     pub closed_early: u64,
+    /// So often he was asked to take a customer of the pool.
+    pub offered: u64,
+    /// He said no.
+    pub declined: u64,
+    /// He did not answer in time, or went; they were taken back.
+    pub reclaimed: u64,
+    /// Given to him, and it came to nothing: WeCom or the customer refused.
+    pub failed: u64,
 }
 
 impl Got {
@@ -113,14 +123,54 @@ impl Tally {
             self.at += 1;
         }
         state.fold_watched(entry, self)?;
-        if let Answer::Expired { expired, .. } = &entry.outcome.answer {
-            for one in expired {
-                if let Some(member) = &one.member {
-                    self.got(&one.pool, member, |got| got.expired += 1);
-                }
+        for woken in &entry.outcome.woken {
+            if woken.offer_until_ms.is_some() {
+                self.got(&woken.pool, &woken.member, |got| got.offered += 1);
             }
         }
+        match (&entry.op, &entry.outcome.answer) {
+            (_, Answer::Expired { expired, .. }) => {
+                for one in expired {
+                    if let Some(member) = &one.member {
+                        self.got(&one.pool, member, |got| got.expired += 1);
+                    }
+                }
+            }
+            (Op::Decide(requests), Answer::Decided(decisions)) => {
+                for (request, decision) in requests.iter().zip(decisions) {
+                    if let Decision::Offered { member, .. } = decision {
+                        self.got(&request.pool, member, |got| got.offered += 1);
+                    }
+                }
+            }
+            (Op::Respond(said), Answer::Responded(Responded::Declined(to))) => {
+                self.got(&said.pool, &said.member, |got| got.declined += 1);
+                self.moved_on(&said.pool, to);
+            }
+            (Op::Respond(said), Answer::Responded(Responded::Late(to))) => {
+                self.got(&said.pool, &said.member, |got| got.reclaimed += 1);
+                self.moved_on(&said.pool, to);
+            }
+            (_, Answer::Reclaimed(reclaimed)) => {
+                for one in reclaimed {
+                    self.got(&one.pool, &one.from, |got| got.reclaimed += 1);
+                    self.moved_on(&one.pool, &one.to);
+                }
+            }
+            (Op::Settle(settlement), Answer::Settled(Settled::Void { member })) => {
+                if let Some(member) = member {
+                    self.got(&settlement.pool, member, |got| got.failed += 1);
+                }
+            }
+            _ => {}
+        }
         Ok(())
+    }
+
+    fn moved_on(&mut self, pool: &PoolId, to: &MovedOn) {
+        if let Some(member) = &to.member {
+            self.got(pool, member, |got| got.offered += 1);
+        }
     }
 
     /// By time, then by pool; spans in which nothing happened are left out.

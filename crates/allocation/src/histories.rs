@@ -102,7 +102,7 @@ pub(crate) struct History {
     pub(crate) entries: Vec<LogEntry>,
     made: usize,
     /// How pools that are put from now on offer.
-    offers: Option<OfferRule>,
+    pub(crate) offers: Option<OfferRule>,
     /// How fast they hand out those who waited.
     drip_ms: Option<u64>,
 }

@@ -7,7 +7,7 @@ use super::measures::{gini, jain};
 use super::*;
 use crate::Strategy as Choosing;
 use crate::histories::*;
-use crate::{Confirmation, Op};
+use crate::{Confirmation, OfferRule, Op, Response, Settlement, SettlementOutcome};
 
 const FAIR: Choosing = Choosing::WeightedRoundRobin;
 const HOUR_MS: u64 = 60 * 60 * 1000;
@@ -110,6 +110,7 @@ fn what_was_given_otherwise_is_counted_apart() {
         reassigned: 0,
         expired: 1,
         closed_early: 1,
+        ..Got::default()
     };
     assert_eq!(span.members[&member(0)], expected);
     let expected = Got {
@@ -119,10 +120,58 @@ fn what_was_given_otherwise_is_counted_apart() {
         reassigned: 1,
         expired: 1,
         closed_early: 0,
+        ..Got::default()
     };
     assert_eq!(span.members[&member(1)], expected);
     assert_eq!(span.decisions, 3);
     assert_eq!(span.measures().furthest, Some((member(0), 0.5)));
+}
+
+/// Of three who are asked the first declines, the second does not answer, the third takes him and cannot have him.
+#[test]
+fn offers_and_failures_are_counted() {
+    let mut history = History::new();
+    history.offers = Some(OfferRule {
+        accept_ms: 1000,
+        tries: 3,
+    });
+    history.set_pool(0, 1, FAIR, &[1000, 1000, 1000], &[]);
+    let until_ms = history.now_ms + 100 * HOUR_MS;
+    history.apply(presence(0..3, until_ms));
+    history.apply(Op::Decide(vec![request(1, &pool(0))]));
+    let mut asked = Vec::new();
+    let mut respond = |history: &mut History, declined: Option<&str>| {
+        let open = history.corp.allocations().next().unwrap();
+        asked.push(open.member.clone().unwrap());
+        history.apply(Op::Respond(Response {
+            allocation: open.allocation,
+            pool: open.pool,
+            subject: open.subject,
+            member: open.member.unwrap(),
+            epoch: open.epoch,
+            declined: declined.map(|reason| reason.parse().unwrap()),
+        }));
+    };
+    respond(&mut history, Some("busy"));
+    history.now_ms += 2000;
+    respond(&mut history, None);
+    respond(&mut history, None);
+    let open = history.corp.allocations().next().unwrap();
+    history.apply(Op::Settle(Settlement {
+        allocation: open.allocation,
+        pool: open.pool,
+        subject: open.subject,
+        outcome: SettlementOutcome::Void("refused".parse().unwrap()),
+        expect: None,
+    }));
+    let spans = tally(&history, 2, vec![BEGIN_MS]);
+    let counts = |member: &MemberId| {
+        let got = spans[0].members[member];
+        [got.offered, got.declined, got.reclaimed, got.failed]
+    };
+    assert_eq!(counts(&asked[0]), [1, 1, 0, 0]);
+    assert_eq!(counts(&asked[1]), [1, 0, 1, 0]);
+    assert_eq!(counts(&asked[2]), [1, 0, 0, 1]);
 }
 
 #[rstest]
