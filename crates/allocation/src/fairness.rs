@@ -157,11 +157,12 @@ impl Tally {
                     self.moved_on(&one.pool, &one.to);
                 }
             }
-            (Op::Settle(settlement), Answer::Settled(Settled::Void { member })) => {
-                if let Some(member) = member {
-                    self.got(&settlement.pool, member, |got| got.failed += 1);
-                }
-            }
+            (
+                Op::Settle(settlement),
+                Answer::Settled(Settled::Void {
+                    member: Some(member),
+                }),
+            ) => self.got(&settlement.pool, member, |got| got.failed += 1),
             _ => {}
         }
         Ok(())
