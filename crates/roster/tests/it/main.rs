@@ -12,6 +12,7 @@ mod fair;
 mod headers;
 mod least_load;
 mod limits;
+mod offers;
 mod presence;
 mod read;
 mod reassign;
