@@ -1,9 +1,10 @@
 //! From the page to the chat: a visitor opens a channel's page, scans the code that it shows, and both allocators know
 //! that he has come.
 
-use allocation::{ChannelId, PoolId};
+use allocation::{AllocationId, ChannelId, PoolId};
+use allocator::reception::visits::{Visited, Visitor, VisitorKind, visit, way_of};
 use e2e::{Options, World, eventually};
-use ledger::{NewChannel, Precondition, Trail, Visits};
+use ledger::{NewChannel, Precondition, Trail, VisitEnd, Visits};
 use reqwest::{Client, StatusCode, header};
 use wecom_sim::{ScanOutcome, ScanRequest};
 
@@ -166,4 +167,72 @@ async fn many_visitors_at_both_allocators_share_no_slot() {
         assert!(ways.insert(way.clone()), "{way} is shown to two");
     }
     world.close().await;
+}
+
+/// Without a slot the order of time is a guess. Where WeCom tells who a customer is, the visit that was his ends, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_customer_is_found_by_his_unionid() {
+    let world = World::start(Options {
+        allocator:
+            "[visits]\npoll_ms = 50\nlook_up_unionid = true\n[audit]\nreread_ms = [100, 300]\n"
+                .to_owned(),
+        ..Options::default()
+    })
+    .await;
+    page(&world, 0).await;
+    let channel = ChannelId::new("page").expect("a channel");
+    let (app, corp) = (&*world.app, world.corp_app());
+    let visitor = |n: usize| Visitor {
+        kind: VisitorKind::Unionid,
+        id: format!("oUnion{n}"),
+    };
+    // Of four visitors two see one of three members.
+    let mut holds = Vec::new();
+    for n in 0..4 {
+        let hold = eventually("a member is held", || async {
+            match visit(app, corp, &channel, &visitor(n)).await {
+                Ok(Visited::Held(hold)) => Some(hold),
+                _ => None,
+            }
+        });
+        holds.push(hold.await);
+    }
+    let seen = &holds[3].member;
+    let first = holds.iter().position(|hold| hold.member == *seen);
+    let first = first.expect("somebody sees him");
+    let way = eventually("his plain way is made", || async {
+        way_of(app, corp, &channel, &holds[3]).await
+    })
+    .await;
+    // The later of the two scans first.
+    let scan = ScanRequest {
+        unionid: Some("oUnion3".to_owned()),
+        ..ScanRequest::way_with(&way).customer("wmLater")
+    };
+    let scan = &world.sim.scan(&scan).expect("a scan").scans[0];
+    assert_eq!(scan.outcome, ScanOutcome::Added);
+    let (end, matched) = ended(&world, holds[first].allocation).await;
+    assert_eq!(
+        (end, matched.as_deref()),
+        (VisitEnd::Confirmed, Some("time"))
+    );
+    let (end, matched) = ended(&world, holds[3].allocation).await;
+    assert_eq!(
+        (end, matched.as_deref()),
+        (VisitEnd::Known, Some("visitor"))
+    );
+    let allocation = world.allocated("wmLater").await;
+    assert_eq!(allocation.member.as_ref(), Some(seen));
+    world.close().await;
+}
+
+/// How a visit ended, and how it was matched.
+async fn ended(world: &World, id: AllocationId) -> (VisitEnd, Option<String>) {
+    eventually("the visit has ended", || async {
+        let visits = world.app.ledger.visits();
+        let found = visits.of(&world.corp, &[id]).await.ok()?;
+        let visit = found.into_values().next()?;
+        Some((visit.ended_as?, visit.matched))
+    })
+    .await
 }

@@ -220,6 +220,8 @@ pub struct Visits {
     pub full_pause_ms: u64,
     /// Pictures of one corp in memory, megabytes.
     pub pictures_mb: u64,
+    /// Customers whose visit was guessed, or is not known, are looked up by their unionid.
+    pub look_up_unionid: bool,
 }
 
 #[derive(Debug, Clone, Deserialize)]

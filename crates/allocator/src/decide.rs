@@ -191,8 +191,9 @@ pub async fn decide_again(
         )
         .await?;
     }
-    turn.finish(corp, app.now_ms(), app.config.inbox.stream.dirty_delay_ms)
-        .await?;
+    let delay_ms = app.config.inbox.stream.dirty_delay_ms;
+    let look_up = app.config.visits.look_up_unionid;
+    turn.finish(corp, app.now_ms(), delay_ms, look_up).await?;
     corp.log_grew.notify_one();
     Ok(())
 }

@@ -5,7 +5,7 @@ mod member;
 
 use std::{sync::Arc, time::Duration};
 
-use allocation::{AllocationId, Closing, MemberId, Reason, SubjectKey};
+use allocation::{AllocationId, Closing, Confirmation, MemberId, Reason, SubjectKey};
 use inbox::Taken;
 use ledger::{Allocation, AllocationState};
 use tokio_util::sync::CancellationToken;
@@ -18,7 +18,10 @@ use crate::{
     decide::dirty,
     handover::end,
     payload::{Context, Payload},
-    reception::intake::{self, Pair, Step, WECOM},
+    reception::{
+        intake::{self, Pair, Step, WECOM},
+        visits::{Visitor, VisitorKind},
+    },
 };
 
 /// Marks taken in one turn, and how long they are ours.
@@ -127,7 +130,7 @@ pub async fn read_pair(app: &App, corp: &CorpApp, pair: &Pair) -> Result<(), Err
         return Ok(());
     };
     let subject = SubjectKey::new(&corp.id, WECOM, &pair.external_userid);
-    let relations = end::relations(app, corp, &pair.external_userid).await?;
+    let (relations, unionid) = end::customer(app, corp, &pair.external_userid).await?;
     let relation = relations
         .iter()
         .find(|follower| follower.userid.eq_ignore_ascii_case(&pair.userid));
@@ -139,8 +142,20 @@ pub async fn read_pair(app: &App, corp: &CorpApp, pair: &Pair) -> Result<(), Err
     match relation {
         Some(relation) => {
             let since = app.ledger.corps().created_ms(&corp.id).await?;
-            if is_news(latest_about(&rows, &member), relation.createtime, since) {
-                decide(corp, pair, relation, subject, member).await?;
+            let visitor = unionid.map(|id| {
+                let kind = VisitorKind::Unionid;
+                Visitor { kind, id }.subject(corp)
+            });
+            let customer = Customer {
+                subject,
+                holder: member,
+                visitor,
+            };
+            let latest = latest_about(&rows, &customer.holder);
+            if is_news(latest, relation.createtime, since)
+                || is_seen(app, corp, customer.visitor).await?
+            {
+                decide(corp, pair, relation, customer).await?;
             }
         }
         None => ended(app, corp, subject, &member, &rows).await?,
@@ -178,13 +193,34 @@ pub(crate) fn is_news(latest: Option<&Allocation>, createtime: Option<i64>, sinc
     }
 }
 
+/// Who has come to whom.
+struct Customer {
+    subject: SubjectKey,
+    holder: MemberId,
+    /// As whom he opened our page, if WeCom tells it.
+    visitor: Option<SubjectKey>,
+}
+
+/// A member is held for this visitor still, as nobody knew that he has come.
+async fn is_seen(app: &App, corp: &CorpApp, visitor: Option<SubjectKey>) -> Result<bool, Error> {
+    let Some(visitor) = visitor.filter(|_| app.config.visits.look_up_unionid) else {
+        return Ok(false);
+    };
+    let open = corp.roster.allocations_of(&visitor).await?;
+    Ok(open.iter().any(|open| open.hold.is_some()))
+}
+
 async fn decide(
     corp: &CorpApp,
     pair: &Pair,
     relation: &FollowUser,
-    subject: SubjectKey,
-    holder: MemberId,
+    customer: Customer,
 ) -> Result<(), Error> {
+    let Customer {
+        subject,
+        holder,
+        visitor,
+    } = customer;
     let state = relation.state.as_deref().filter(|state| !state.is_empty());
     let lead = intake::lead(state, &corp.routes(), &corp.ways);
     let context = Context {
@@ -212,6 +248,11 @@ async fn decide(
             confirmation,
             context,
         } => {
+            // Who WeCom says he is outranks the slot.
+            let confirmation = Confirmation {
+                visitor,
+                ..confirmation
+            };
             let (asked, payload) = (vec![confirmation], payload(context));
             corp.roster.confirm(asked, &payload, None).await?;
         }

@@ -203,6 +203,7 @@ pub(super) const KEYS: Keys = &[
     ("visits.backoff_max_ms", Rule::whole(1, DAY_MS)),
     ("visits.failed_ms", Rule::whole(1_000, 90 * DAY_MS)),
     ("visits.full_pause_ms", Rule::whole(1_000, 7 * DAY_MS)),
+    ("visits.look_up_unionid", Rule::switch()),
     ("visits.pictures_mb", Rule::whole(1, 65_536)),
     (
         "retention.deliveries_days",

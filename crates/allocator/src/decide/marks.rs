@@ -13,6 +13,8 @@ pub(super) struct Marks {
     pub(super) members: Vec<String>,
     /// There is no pool for them (yet), or not in Redis: read like the others, by then it may be there.
     pub(super) homeless: Vec<Pair>,
+    /// Whose visit was guessed: WeCom may tell who they are.
+    pub(super) guessed: Vec<Pair>,
 }
 
 impl Marks {
@@ -64,6 +66,7 @@ impl Marks {
             corp.pool_missed.notify_one();
         }
         mark(corp, dirty::PAIR, &names(&self.homeless), soon).await?;
+        mark(corp, dirty::PAIR, &names(&self.guessed), soon).await?;
         mark(corp, dirty::TRANSFER, &self.transfers, now_ms).await?;
         mark(corp, dirty::MEMBER, &self.members, soon).await?;
         if !self.transfers.is_empty() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use allocation::{Closed, Closing, Confirmation, Confirmed, Decision, Request, SubjectKey};
+use allocation::{Closed, Closing, Confirmation, Confirmed, Decision, Match, Request, SubjectKey};
 use metrics::counter;
 
 use super::{Error, marks::Marks, waiting};
@@ -22,6 +22,17 @@ pub(super) struct Turn {
     closings: Vec<(Closing, Pair, Origin)>,
     outcomes: Vec<Outcome>,
     pub(super) marks: Marks,
+}
+
+/// Nothing but the order of time says whose visit it was, or nothing at all.
+fn is_guess(confirmed: &Confirmed) -> bool {
+    match confirmed {
+        Confirmed::Direct { .. } => true,
+        Confirmed::Confirmed { by, .. }
+        | Confirmed::Late { by, .. }
+        | Confirmed::Mismatched { by, .. } => *by == Match::Time,
+        _ => false,
+    }
 }
 
 /// Which delivery it was.
@@ -186,6 +197,7 @@ impl Turn {
                     .marks
                     .transfer(&context.subject_id, context.holder.as_deref()),
                 Confirmed::NoPool => self.marks.homeless.push(Pair::of(context)),
+                guessed if is_guess(guessed) => self.marks.guessed.push(Pair::of(context)),
                 _ => {}
             }
         }
@@ -235,6 +247,7 @@ impl Turn {
         corp: &CorpApp,
         now_ms: u64,
         delay_ms: u64,
+        look_up: bool,
     ) -> Result<(), Error> {
         self.decide(corp).await?;
         self.confirm(corp).await?;
@@ -245,6 +258,9 @@ impl Turn {
                 ..Payload::default()
             };
             corp.roster.note(&payload.text(), None).await?;
+        }
+        if !look_up {
+            self.marks.guessed.clear();
         }
         self.marks.write(corp, now_ms, delay_ms).await
     }

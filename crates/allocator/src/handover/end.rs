@@ -361,6 +361,15 @@ pub async fn relations(
     corp: &CorpApp,
     external_userid: &str,
 ) -> Result<Vec<wecom::client::FollowUser>, Error> {
+    Ok(customer(app, corp, external_userid).await?.0)
+}
+
+/// As [`relations`], with his unionid, if WeCom tells it.
+pub async fn customer(
+    app: &App,
+    corp: &CorpApp,
+    external_userid: &str,
+) -> Result<(Vec<wecom::client::FollowUser>, Option<String>), Error> {
     /// Not of this app, no relation, nobody who follows him.
     const NOBODY: [i64; 3] = [40096, 84061, 84084];
     let read = |cursor: Option<String>| async move {
@@ -373,11 +382,17 @@ pub async fn relations(
         .await
         .map_err(|until_ms| Error::Budget { until_ms })?;
     match pages {
-        Ok(pages) => Ok(pages
-            .into_iter()
-            .flat_map(|page| page.follow_user)
-            .collect()),
-        Err(error) if error.errcode().is_some_and(|code| NOBODY.contains(&code)) => Ok(Vec::new()),
+        Ok(pages) => {
+            let told = pages
+                .iter()
+                .find_map(|page| page.external_contact.unionid.clone());
+            let unionid = told.filter(|unionid| !unionid.is_empty());
+            let followers = pages.into_iter().flat_map(|page| page.follow_user);
+            Ok((followers.collect(), unionid))
+        }
+        Err(error) if error.errcode().is_some_and(|code| NOBODY.contains(&code)) => {
+            Ok((Vec::new(), None))
+        }
         Err(error) => Err(error.into()),
     }
 }

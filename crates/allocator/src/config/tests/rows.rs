@@ -169,6 +169,11 @@ pub(super) const OTHERS: &[(&str, &[&str], &[&str])] = &[
         &["''", "'yes'", "1", "0", "[]"],
     ),
     (
+        "visits.look_up_unionid",
+        &["true", "false"],
+        &["''", "'yes'", "1"],
+    ),
+    (
         "wecom.base_url",
         &[
             "'https://qyapi.weixin.qq.com'",
