@@ -50,6 +50,7 @@ async fn people_join(world: &World) {
             name: name.to_owned(),
             strategy: Strategy::WeightedRoundRobin,
             load_window_seconds: None,
+            offers: None,
             members: half(name).map(|number| (member(number), one)).collect(),
             limits: Default::default(),
         };

@@ -290,6 +290,7 @@ async fn of_another_pool(world: &World, customer: &str, holder: &str) -> allocat
         name: "second".to_owned(),
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
+        offers: None,
         members: vec![(
             MemberId::new("mb").expect("a member"),
             Weight::from_thousandths(1000).expect("a weight"),

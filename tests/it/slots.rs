@@ -58,6 +58,7 @@ async fn pool(world: &World, members: &[&str]) {
         name: "sales".to_owned(),
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
+        offers: None,
         members: members.iter().map(member).collect(),
         limits: Default::default(),
     };

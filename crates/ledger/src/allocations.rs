@@ -27,6 +27,10 @@ pub struct Allocations {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AllocationState {
     Waiting,
+    /// A member is asked and has not accepted.
+    Offered,
+    /// Nobody is left to ask: a person must decide.
+    Undecided,
     Open,
     Closed,
 }
@@ -35,6 +39,8 @@ impl AllocationState {
     pub fn as_str(self) -> &'static str {
         match self {
             AllocationState::Waiting => "waiting",
+            AllocationState::Offered => "offered",
+            AllocationState::Undecided => "undecided",
             AllocationState::Open => "open",
             AllocationState::Closed => "closed",
         }
@@ -46,6 +52,8 @@ impl std::str::FromStr for AllocationState {
     fn from_str(text: &str) -> Result<AllocationState, Self::Err> {
         match text {
             "waiting" => Ok(AllocationState::Waiting),
+            "offered" => Ok(AllocationState::Offered),
+            "undecided" => Ok(AllocationState::Undecided),
             "open" => Ok(AllocationState::Open),
             "closed" => Ok(AllocationState::Closed),
             _ => Err("no state of an allocation"),
@@ -60,7 +68,7 @@ pub struct Allocation {
     /// Surrogate id.
     pub customer: Uuid,
     pub subject: SubjectKey,
-    /// None: it waits, or ended waiting.
+    /// None: it waits, or a person must decide, or it ended so. Of one that is offered: who is asked.
     pub member: Option<MemberId>,
     /// Who had the customer at WeCom when it was assigned.
     pub holder: Option<MemberId>,
@@ -74,6 +82,10 @@ pub struct Allocation {
     pub epoch: u64,
     pub decided_ms: u64,
     pub assigned_ms: Option<u64>,
+    /// Since when it is offered, or undecided.
+    pub offer_since_ms: Option<u64>,
+    /// Until when the member who is asked may answer.
+    pub offer_until_ms: Option<u64>,
     pub settled_ms: Option<u64>,
     /// `done`, `kept`, `void` or `closed`.
     pub settled_as: Option<String>,
@@ -104,8 +116,8 @@ pub type Place = (u64, AllocationId);
 macro_rules! columns {
     () => {
         "a.id, a.pool_id, a.customer_id, a.subject, a.member, a.holder, a.channel_id, a.source, a.delivery,
-         a.request_id, a.state, a.epoch, a.decided_at, a.assigned_at, a.settled_at, a.settled_as, a.closed_at,
-         a.close_reason, a.decided_seq, a.changed_seq"
+         a.request_id, coalesce(a.offer, a.state) AS state, a.epoch, a.decided_at, a.assigned_at, a.offer_since,
+         a.offer_until, a.settled_at, a.settled_as, a.closed_at, a.close_reason, a.decided_seq, a.changed_seq"
     };
 }
 use columns;
@@ -256,7 +268,7 @@ impl Allocations {
                 columns!(),
                 " FROM allocations AS a
                  WHERE a.corp_id = $1 AND a.settled_at IS NULL AND a.closed_at IS NULL AND a.member IS NOT NULL
-                    AND a.assigned_at <= $2 AND (a.assigned_at, a.id) > ($3, $4)
+                    AND a.offer IS NULL AND a.assigned_at <= $2 AND (a.assigned_at, a.id) > ($3, $4)
                  ORDER BY a.assigned_at, a.id LIMIT $5"
             ))
             .bind(corp.as_str())
@@ -328,6 +340,8 @@ fn read(row: &PgRow) -> Result<Allocation, Error> {
         epoch: row.number("epoch")?,
         decided_ms: row.ms("decided_at")?,
         assigned_ms: row.ms_option("assigned_at")?,
+        offer_since_ms: row.ms_option("offer_since")?,
+        offer_until_ms: row.ms_option("offer_until")?,
         settled_ms: row.ms_option("settled_at")?,
         settled_as: row.value("settled_as")?,
         closed_ms: row.ms_option("closed_at")?,

@@ -9,6 +9,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::audit::AuditRecord;
+use crate::offers::OfferEnd;
 use crate::transfers::TransferKind;
 use crate::visits::VisitEnd;
 
@@ -72,6 +73,14 @@ pub enum Change {
         subject: SubjectKey,
         customer: Customer,
     },
+    /// A member is asked: it is not his before he accepts.
+    Offered(NewOffer),
+    OfferEnded(OfferEnded),
+    /// Nobody is left to ask: a person must decide.
+    Undecided {
+        allocation: AllocationId,
+        epoch: u64,
+    },
     Visit(NewVisit),
     VisitHeld(VisitHeld),
     VisitEnded(VisitEnded),
@@ -131,6 +140,29 @@ pub struct VisitEnded {
     pub slot: Option<SlotId>,
     /// The allocation that the customer has, where it is another one.
     pub next: Option<AllocationId>,
+}
+
+/// A member is asked about an allocation that is there, or is decided in the same entry (as one that waits).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewOffer {
+    pub allocation: AllocationId,
+    pub member: MemberId,
+    /// Who has the customer at WeCom, the member himself included; None leaves what was known.
+    pub giver: Option<MemberId>,
+    pub epoch: u64,
+    pub until_ms: u64,
+}
+
+/// The member answered, or was not there to answer. Offers of an allocation that is closed, or given to somebody, end by
+/// themselves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferEnded {
+    pub allocation: AllocationId,
+    pub epoch: u64,
+    /// One that timed out before its time was over is one whose member had gone.
+    pub how: OfferEnd,
+    pub reason: Option<Reason>,
+    pub responded_by: Option<String>,
 }
 
 /// Whom a subject means. Without an outside id the row is made all the same.

@@ -64,6 +64,8 @@ pub struct NewChannel {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChannelRefused {
     NoPool,
+    /// It would have a public page, which shows a member at once, and its pool asks its members.
+    PoolOffers,
     /// The State leads, or led, to another channel.
     StateTaken {
         state: String,
@@ -218,11 +220,17 @@ impl Configured for Channel {
         new: &NewChannel,
     ) -> Result<Option<ChannelRefused>, Error> {
         let query = work
-            .query("SELECT FROM pools WHERE corp_id = $1 AND pool_id = $2 AND deleted_at IS NULL FOR SHARE")
+            .query(
+                "SELECT offer_tries IS NOT NULL AS asks FROM pools
+                 WHERE corp_id = $1 AND pool_id = $2 AND deleted_at IS NULL FOR SHARE",
+            )
             .bind(corp.as_str())
             .bind(new.pool.as_str().to_owned());
-        if work.fetch_optional(query).await?.is_none() {
+        let Some(pool) = work.fetch_optional(query).await? else {
             return Ok(Some(ChannelRefused::NoPool));
+        };
+        if new.visits.is_some() && pool.value("asks")? {
+            return Ok(Some(ChannelRefused::PoolOffers));
         }
         let query = work
             .query(

@@ -8,7 +8,8 @@ use crate::{Error, Ledger};
 /// One gauge: `outbox{corp, kind, state}`, …
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counter {
-    /// `allocations`, `allocations_unsettled`, `outbox`, `transfers`, `log_seq` or `generation`.
+    /// `allocations`, `allocations_unsettled`, `undecided_since_seconds` (when the oldest began that a person must decide, as
+    /// Unix time), `outbox`, `transfers`, `log_seq` or `generation`.
     pub name: String,
     pub corp: CorpId,
     /// Kind of an effect; empty elsewhere.
@@ -22,11 +23,14 @@ impl Ledger {
     pub async fn counters(&self) -> Result<Vec<Counter>, Error> {
         let mut work = self.db.single().await?;
         let query = work.query(
-            "SELECT 'allocations' AS name, corp_id, '' AS kind, state, count(*) AS value FROM allocations
-                WHERE closed_at IS NULL GROUP BY corp_id, state
+            "SELECT 'allocations' AS name, corp_id, '' AS kind, coalesce(offer, state) AS state, count(*) AS value
+                FROM allocations WHERE closed_at IS NULL GROUP BY 2, 4
+             UNION ALL
+             SELECT 'undecided_since_seconds', corp_id, '', '', floor(extract(epoch FROM min(offer_since)))::bigint
+                FROM allocations WHERE offer = 'undecided' GROUP BY corp_id
              UNION ALL
              SELECT 'allocations_unsettled', corp_id, '', '', count(*) FROM allocations
-                WHERE settled_at IS NULL AND closed_at IS NULL AND member IS NOT NULL GROUP BY corp_id
+                WHERE settled_at IS NULL AND closed_at IS NULL AND member IS NOT NULL AND offer IS NULL GROUP BY corp_id
              UNION ALL
              SELECT 'outbox', corp_id, kind, state, count(*) FROM outbox
                 WHERE state IN ('pending', 'unknown') GROUP BY corp_id, kind, state

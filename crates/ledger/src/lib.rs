@@ -29,6 +29,7 @@ mod idempotency;
 mod log_write;
 mod members;
 mod migrate;
+mod offers;
 mod operations;
 mod outbox;
 mod pools;
@@ -49,8 +50,8 @@ pub use audit::{Audit, AuditFilter, AuditRecord, Trail};
 pub use budget_blocks::{BudgetBlock, BudgetBlocks};
 pub use calendars::{Calendar, Calendars, NewCalendar};
 pub use change::{
-    Change, Customer, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewTransfer, NewVisit,
-    SettledAs, VisitEnded, VisitHeld, WriteBatch,
+    Change, Customer, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewOffer, NewTransfer,
+    NewVisit, OfferEnded, SettledAs, VisitEnded, VisitHeld, WriteBatch,
 };
 pub use channels::{Channel, ChannelRefused, Channels, NewChannel, Visits};
 pub use connection::Config;
@@ -70,11 +71,12 @@ pub use idempotency::{Begun, Idempotency, IdempotencyKey, KeptAnswer};
 pub use log_write::{Conflict, LogWrite, Written};
 pub use members::{Member, MemberFilter, Members, NewMember, NoSchedule};
 pub use migrate::{MIGRATIONS, Migration, MigrationStatus};
+pub use offers::{Offer, OfferEnd, OfferFilter, Offers};
 pub use operations::{Operation, OperationState, Operations, Progress};
 pub use outbox::{
     Claim, EffectState, Fence, Finish, Held, Outbox, OutboxRow, Outcome, Reaped, Unfinished,
 };
-pub use pools::{NewPool, Pool, PoolMember, PoolVersion, Pools};
+pub use pools::{NewPool, Pool, PoolMember, PoolRefused, PoolVersion, Pools};
 pub use put::{Deleted, Precondition, Put};
 pub use schedules::{NewSchedule, Schedule, Schedules};
 pub use transfers::{
@@ -135,6 +137,12 @@ impl Ledger {
 
     pub fn deliveries(&self) -> Deliveries {
         Deliveries {
+            db: self.db.clone(),
+        }
+    }
+
+    pub fn offers(&self) -> Offers {
+        Offers {
             db: self.db.clone(),
         }
     }

@@ -3,6 +3,7 @@
 mod allocations;
 mod customers;
 mod fold;
+mod offers;
 mod rows;
 mod visits;
 

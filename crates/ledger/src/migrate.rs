@@ -44,6 +44,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(9, "0009_hours"),
     migration!(10, "0010_limits"),
     migration!(11, "0011_snapshots_of_rows"),
+    migration!(12, "0012_offers"),
 ];
 
 /// How the database and this program fit.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use allocation::{ChannelId, CorpId, Limits, MemberId, PoolId, Reason, Strategy, Weight};
+use allocation::{
+    ChannelId, CorpId, Limits, MemberId, OfferRule, PoolId, Reason, Strategy, Weight,
+};
 use serde_json::{Value, json};
 
 use crate::Error;
@@ -34,6 +36,8 @@ pub struct Pool {
     pub strategy: Strategy,
     /// Open allocations end by themselves this long after the decision.
     pub load_window_seconds: Option<u64>,
+    /// Members are asked before they are given anybody.
+    pub offers: Option<OfferRule>,
     /// By id.
     pub members: Vec<PoolMember>,
     pub version: u64,
@@ -57,6 +61,8 @@ pub struct NewPool {
     pub name: String,
     pub strategy: Strategy,
     pub load_window_seconds: Option<u64>,
+    /// Whole seconds.
+    pub offers: Option<OfferRule>,
     pub members: Vec<(MemberId, Weight)>,
     /// Of those who have any in this pool.
     pub limits: BTreeMap<MemberId, Limits>,
@@ -75,6 +81,15 @@ impl NewPool {
     }
 }
 
+/// Why a pool cannot be like this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PoolRefused {
+    /// Members that are not known.
+    Unknown(Vec<MemberId>),
+    /// It would ask its members, and these channels have a public page, which shows a member at once.
+    Visits(Vec<ChannelId>),
+}
+
 /// What Redis is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolVersion {
@@ -86,8 +101,8 @@ pub struct PoolVersion {
 macro_rules! select {
     ($rest:literal) => {
         concat!(
-            "SELECT p.pool_id, p.name, p.strategy, p.load_window_seconds, p.version, p.created_at, p.updated_at,
-                p.deleted_at FROM pools AS p WHERE p.corp_id = $1 ",
+            "SELECT p.pool_id, p.name, p.strategy, p.load_window_seconds, p.offer_accept_seconds, p.offer_tries, p.version,
+                p.created_at, p.updated_at, p.deleted_at FROM pools AS p WHERE p.corp_id = $1 ",
             $rest
         )
     };
@@ -165,7 +180,6 @@ impl Pools {
             .collect()
     }
 
-    /// Refused: the members that are not known.
     pub async fn put(
         &self,
         corp: &CorpId,
@@ -173,7 +187,7 @@ impl Pools {
         new: &NewPool,
         precondition: Precondition,
         trail: &Trail,
-    ) -> Result<Put<Pool, Vec<MemberId>>, Error> {
+    ) -> Result<Put<Pool, PoolRefused>, Error> {
         configured::put(&self.db, corp, id, new, precondition, trail).await
     }
 
@@ -192,7 +206,7 @@ impl Pools {
 impl Configured for Pool {
     type Id = PoolId;
     type New = NewPool;
-    type Misfit = Vec<MemberId>;
+    type Misfit = PoolRefused;
     type Use = Vec<ChannelId>;
     const KIND: &'static str = "pool";
 
@@ -211,6 +225,8 @@ impl Configured for Pool {
             "name": self.name,
             "strategy": self.strategy,
             "load_window_seconds": self.load_window_seconds,
+            "offers": self.offers.map(|rule|
+                json!({"accept_seconds": rule.accept_ms / 1_000, "tries": rule.tries})),
             "members": members.collect::<Value>(),
         })
     }
@@ -220,6 +236,7 @@ impl Configured for Pool {
         self.name == new.name
             && self.strategy == new.strategy
             && self.load_window_seconds == new.load_window_seconds
+            && self.offers == new.offers
             && members
                 .map(|place| (&place.member, place.weight, place.limits))
                 .eq(new
@@ -239,12 +256,27 @@ impl Configured for Pool {
     async fn misfit(
         work: &mut Work,
         corp: &CorpId,
-        _: &PoolId,
+        id: &PoolId,
         new: &NewPool,
-    ) -> Result<Option<Vec<MemberId>>, Error> {
+    ) -> Result<Option<PoolRefused>, Error> {
         let ids = column(&new.sorted(), |(member, _)| member.clone());
         let unknown = members::unknown(work, corp, &ids).await?;
-        Ok(Some(unknown).filter(|unknown| !unknown.is_empty()))
+        if !unknown.is_empty() {
+            return Ok(Some(PoolRefused::Unknown(unknown)));
+        }
+        if new.offers.is_none() {
+            return Ok(None);
+        }
+        // The pool's row is ours: whoever leads a channel with a page here waits for it, or is seen.
+        let query = work
+            .query(
+                "SELECT channel_id FROM channels WHERE corp_id = $1 AND pool_id = $2 AND deleted_at IS NULL
+                    AND slots_per_member IS NOT NULL ORDER BY channel_id",
+            )
+            .bind(corp.as_str())
+            .bind(id.as_str().to_owned());
+        let channels = channel_ids(&work.fetch_all(query).await?)?;
+        Ok((!channels.is_empty()).then_some(PoolRefused::Visits(channels)))
     }
 
     async fn save(
@@ -279,9 +311,7 @@ impl Configured for Pool {
             )
             .bind(corp.as_str())
             .bind(id.as_str().to_owned());
-        let rows = work.fetch_all(query).await?;
-        let channels = rows.iter().map(|row| row.parsed("channel_id"));
-        let channels = channels.collect::<Result<Vec<_>, _>>()?;
+        let channels = channel_ids(&work.fetch_all(query).await?)?;
         Ok(Some(channels).filter(|channels| !channels.is_empty()))
     }
 
@@ -298,4 +328,8 @@ impl Configured for Pool {
         work.execute(query).await?;
         Ok(())
     }
+}
+
+fn channel_ids(rows: &[sqlx::postgres::PgRow]) -> Result<Vec<ChannelId>, Error> {
+    rows.iter().map(|row| row.parsed("channel_id")).collect()
 }

@@ -71,6 +71,7 @@ async fn a_crash_between_the_two_heals() {
         name: "x".to_owned(),
         strategy: Strategy::LeastLoad,
         load_window_seconds: None,
+        offers: None,
         members: vec![(member, "1".parse().unwrap())],
         limits: Default::default(),
     };

@@ -22,13 +22,15 @@ pub struct AllocationFilter {
 }
 
 macro_rules! list {
-    ($rest:literal) => {
+    ($state:literal, $rest:literal) => {
         concat!(
             "SELECT ",
             columns!(),
             " FROM allocations AS a WHERE a.corp_id = $1
                 AND ($2::text IS NULL OR a.pool_id = $2) AND ($3::text IS NULL OR a.member = $3)
-                AND ($4::text IS NULL OR a.state = $4) AND ($5::text IS NULL OR a.channel_id = $5)
+                AND ",
+            $state,
+            " AND ($5::text IS NULL OR a.channel_id = $5)
                 AND ($6::text IS NULL OR a.subject = $6)
                 AND ($7::timestamptz IS NULL OR a.decided_at >= $7)
                 AND ($8::timestamptz IS NULL OR a.decided_at < $8) ",
@@ -37,13 +39,28 @@ macro_rules! list {
     };
 }
 
-const FORWARD: &str = list!(
-    "AND ($9::timestamptz IS NULL OR (a.decided_at, a.id) < ($9, $10))
-     ORDER BY a.decided_at DESC, a.id DESC LIMIT $11"
-);
-const BACKWARD: &str = list!(
-    "AND ($9::timestamptz IS NULL OR (a.decided_at, a.id) > ($9, $10)) ORDER BY a.decided_at, a.id LIMIT $11"
-);
+/// Forward and backward.
+macro_rules! both {
+    ($state:literal) => {
+        (
+            list!(
+                $state,
+                "AND ($9::timestamptz IS NULL OR (a.decided_at, a.id) < ($9, $10))
+                 ORDER BY a.decided_at DESC, a.id DESC LIMIT $11"
+            ),
+            list!(
+                $state,
+                "AND ($9::timestamptz IS NULL OR (a.decided_at, a.id) > ($9, $10)) ORDER BY a.decided_at, a.id LIMIT $11"
+            ),
+        )
+    };
+}
+
+const ANY: (&str, &str) =
+    both!("($4::text IS NULL OR a.state = $4 AND a.offer IS NULL)");
+// These two have an index each, which is found by the word alone: they are few among very many.
+const OFFERED: (&str, &str) = both!("$4::text IS NOT NULL AND a.offer = 'offered'");
+const UNDECIDED: (&str, &str) = both!("$4::text IS NOT NULL AND a.offer = 'undecided'");
 
 impl Allocations {
     pub async fn list(
@@ -54,12 +71,17 @@ impl Allocations {
     ) -> Result<Page<Allocation>, Error> {
         let window = Window::read(page, LIST)?;
         let id = window.uuid()?;
+        let (forward, backward) = match filter.state {
+            Some(AllocationState::Offered) => OFFERED,
+            Some(AllocationState::Undecided) => UNDECIDED,
+            _ => ANY,
+        };
         let mut work = self.db.single().await?;
         let query = work
             .query_once(if window.is_backward() {
-                BACKWARD
+                backward
             } else {
-                FORWARD
+                forward
             })
             .bind(corp.as_str())
             .bind(filter.pool.as_ref().map(|pool| pool.as_str()))

@@ -11,6 +11,8 @@ pub struct Standing {
     pub open: Vec<Allocation>,
     /// Those of visits that go on.
     pub visits: HashMap<AllocationId, crate::Visit>,
+    /// Who was asked before about those that are offered, or that a person must decide; in that order.
+    pub tried: HashMap<AllocationId, Vec<MemberId>>,
 }
 
 impl Allocations {
@@ -39,12 +41,14 @@ impl Allocations {
             .bind(corp.as_str());
         let open = read_all(&work.fetch_all(query).await?)?;
         let visits = crate::visits::live(&mut work, corp).await?;
+        let tried = crate::offers::tried(&mut work, corp).await?;
         work.roll_back().await?;
         Ok(Some(Standing {
             log_seq,
             at_ms,
             open,
             visits,
+            tried,
         }))
     }
 }

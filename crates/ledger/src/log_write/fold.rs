@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 
 use allocation::{AllocationId, MemberId, SubjectKey};
 
+use super::offers::{FoldedOffers, Stage};
 use super::visits::FoldedVisits;
+use crate::OfferEnd;
 use crate::change::{
     Change, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewTransfer, SettledAs,
 };
@@ -22,6 +24,7 @@ pub(super) struct Folded<'b> {
     pub(super) transfers: Vec<Transfer<'b>>,
     pub(super) audit: Vec<&'b crate::AuditRecord>,
     pub(super) visits: FoldedVisits<'b>,
+    pub(super) offers: FoldedOffers<'b>,
     /// Customers that visitors turned out to be.
     known: Vec<(SubjectKey, &'b crate::Customer)>,
     /// Time of the last entry.
@@ -60,6 +63,8 @@ pub(super) struct Patch<'b> {
     /// What belongs to earlier epochs is taken back.
     pub(super) superseded: Option<u64>,
     pub(super) assigned_ms: Option<u64>,
+    /// What it is of an offer; Some(None): nothing any more.
+    pub(super) stage: Option<Option<Stage>>,
     /// When somebody kept the customer: an assignment, if there was none.
     pub(super) kept_ms: Option<u64>,
     /// What was settled before the batch is so no longer.
@@ -133,6 +138,7 @@ impl<'b> Folded<'b> {
                     patch.member = Some(member);
                     patch.holder = giver.as_ref().or(patch.holder);
                     patch.assigned_ms = Some(at_ms);
+                    patch.stage = Some(None);
                     if epoch.is_some() {
                         patch.epoch = patch.epoch.max(*epoch);
                         patch.raised = 0;
@@ -144,8 +150,33 @@ impl<'b> Folded<'b> {
                 if let Some(epoch) = epoch {
                     patch.superseded = patch.superseded.max(Some(*epoch));
                     self.cancel(*allocation, Some(*epoch));
+                    self.offers.over(*allocation, OfferEnd::Reassigned, at_ms);
                 }
             }
+            Change::Offered(offer) => {
+                let patch = self.patch(offer.allocation, entry.seq);
+                if patch.closed.is_none() {
+                    patch.member = Some(&offer.member);
+                    patch.holder = offer.giver.as_ref().or(patch.holder);
+                    patch.epoch = patch.epoch.max(Some(offer.epoch));
+                    patch.stage = Some(Some(Stage::Offered {
+                        since_ms: at_ms,
+                        until_ms: offer.until_ms,
+                    }));
+                }
+                self.offers.made.push((offer, at_ms));
+                self.supersede(offer.allocation, offer.epoch);
+            }
+            Change::Undecided { allocation, epoch } => {
+                let patch = self.patch(*allocation, entry.seq);
+                if patch.closed.is_none() {
+                    patch.member = None;
+                    patch.epoch = patch.epoch.max(Some(*epoch));
+                    patch.stage = Some(Some(Stage::Undecided { since_ms: at_ms }));
+                }
+                self.supersede(*allocation, *epoch);
+            }
+            Change::OfferEnded(ended) => self.offers.ended.push((ended, at_ms)),
             Change::Settled { allocation, how } => {
                 let patch = self.patch(*allocation, entry.seq);
                 if patch.closed.is_none() {
@@ -167,6 +198,7 @@ impl<'b> Folded<'b> {
                 }
                 if let SettledAs::Void(_) = how {
                     self.cancel(*allocation, None);
+                    self.offers.over(*allocation, OfferEnd::Closed, at_ms);
                 }
             }
             Change::Closed { allocation, reason } => {
@@ -174,6 +206,7 @@ impl<'b> Folded<'b> {
                 patch.closed = patch.closed.or(Some((reason.as_str(), at_ms)));
                 self.cancel(*allocation, None);
                 self.visits.closed.push((*allocation, at_ms));
+                self.offers.over(*allocation, OfferEnd::Closed, at_ms);
             }
             Change::Confirmed {
                 allocation,
@@ -238,6 +271,18 @@ impl<'b> Folded<'b> {
             patch.seq = seq;
         }
         patch
+    }
+
+    /// What was to be done for earlier epochs is taken back.
+    fn supersede(&mut self, id: AllocationId, epoch: u64) {
+        if epoch > 0 {
+            let patch = match self.places.new.get(&id) {
+                Some(&place) => &mut self.new[place].patch,
+                None => self.patches.entry(id).or_default(),
+            };
+            patch.superseded = patch.superseded.max(Some(epoch));
+            self.cancel(id, Some(epoch));
+        }
     }
 
     /// Takes back what earlier entries of this batch asked for. With an epoch: only what belongs to earlier ones.

@@ -11,7 +11,7 @@ use super::Written;
 use super::allocations;
 use super::customers::Customers;
 use super::fold::{Effect, Folded, NewRow, Patch, Transfer};
-use super::visits;
+use super::{offers, visits};
 use crate::change::Entry;
 use crate::connection::Work;
 use crate::row::{Columns, signed};
@@ -107,6 +107,7 @@ pub(super) async fn changes(
         self::effects(work, corp, chunk).await?;
     }
     visits::write(work, corp, &folded.visits).await?;
+    offers::write(work, corp, &folded.offers).await?;
     for chunk in folded.audit.chunks(CHUNK) {
         crate::audit::write(work, corp, chunk).await?;
     }
@@ -122,7 +123,7 @@ async fn patches(
         let query = work
             .query(
                 "UPDATE allocations AS a SET
-                    member = coalesce(p.member, a.member),
+                    member = CASE WHEN p.offer = 'undecided' THEN NULL ELSE coalesce(p.member, a.member) END,
                     holder = coalesce(p.holder, a.holder),
                     epoch = greatest(p.epoch, a.epoch) + p.raised,
                     assigned_at = coalesce(p.assigned_at, a.assigned_at, p.kept_at),
@@ -131,14 +132,19 @@ async fn patches(
                     settled_as = CASE WHEN a.settled_at IS NOT NULL AND NOT p.unsettled THEN a.settled_as
                         WHEN p.settled_at IS NOT NULL THEN p.settled_as
                         WHEN p.closed_at IS NOT NULL THEN 'closed' END,
+                    offer = CASE WHEN p.closed_at IS NULL THEN nullif(coalesce(p.offer, a.offer), '') END,
+                    offer_since = CASE WHEN p.closed_at IS NULL THEN
+                        CASE WHEN p.offer IS NULL THEN a.offer_since ELSE p.offer_since END END,
+                    offer_until = CASE WHEN p.closed_at IS NULL THEN
+                        CASE WHEN p.offer IS NULL THEN a.offer_until ELSE p.offer_until END END,
                     closed_at = p.closed_at,
                     close_reason = p.close_reason,
                     changed_seq = p.seq
                  FROM unnest($1::uuid[], $2::bigint[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[],
                         $7::timestamptz[], $8::boolean[], $9::timestamptz[], $10::text[], $11::timestamptz[],
-                        $12::text[], $13::bigint[])
+                        $12::text[], $13::bigint[], $14::text[], $15::timestamptz[], $16::timestamptz[])
                     AS p (id, seq, member, holder, epoch, assigned_at, kept_at, unsettled, settled_at, settled_as,
-                        closed_at, close_reason, raised)
+                        closed_at, close_reason, raised, offer, offer_since, offer_until)
                  WHERE a.id = p.id AND a.closed_at IS NULL AND a.changed_seq < p.seq",
             )
             .bind(column(chunk, |(id, _)| id.0))
@@ -153,7 +159,10 @@ async fn patches(
             .bind(column(chunk, |(_, patch)| patch.settled.map(|(word, _)| word)))
             .bind(column(chunk, |(_, patch)| patch.closed_at()))
             .bind(column(chunk, |(_, patch)| patch.closed.map(|(reason, _)| reason)))
-            .bind(column(chunk, |(_, patch)| signed(patch.raised)));
+            .bind(column(chunk, |(_, patch)| signed(patch.raised)))
+            .bind(column(chunk, |(_, patch)| patch.offer()))
+            .bind(column(chunk, |(_, patch)| patch.offer_since()))
+            .bind(column(chunk, |(_, patch)| patch.offer_until()));
         work.execute(query).await?;
         ended(work, chunk).await?;
     }

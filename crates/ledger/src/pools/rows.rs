@@ -1,6 +1,6 @@
 //! Reading and writing the rows of a pool, inside a transaction.
 
-use allocation::{CorpId, Limits, MemberId, PoolId, Strategy, Weight};
+use allocation::{CorpId, Limits, MemberId, OfferRule, PoolId, Strategy, Weight};
 use sqlx::postgres::PgRow;
 
 use super::{NewPool, Pool, PoolMember, select};
@@ -44,13 +44,14 @@ pub(super) async fn save(
     let query = if found.is_some() {
         work.query(
             "UPDATE pools SET name = $3, strategy = $4, load_window_seconds = $5, version = $6, updated_at = $7,
-                deleted_at = NULL, created_at = CASE WHEN $8 THEN created_at ELSE $7 END
+                offer_accept_seconds = $9, offer_tries = $10, deleted_at = NULL, created_at = CASE WHEN $8 THEN created_at ELSE $7 END
              WHERE corp_id = $1 AND pool_id = $2",
         )
     } else {
         work.query(
-            "INSERT INTO pools (corp_id, pool_id, name, strategy, load_window_seconds, version, created_at, updated_at)
-             SELECT $1, $2, $3, $4, $5, $6, $7, $7 WHERE NOT $8 ON CONFLICT DO NOTHING",
+            "INSERT INTO pools (corp_id, pool_id, name, strategy, load_window_seconds, version, created_at, updated_at,
+                offer_accept_seconds, offer_tries)
+             SELECT $1, $2, $3, $4, $5, $6, $7, $7, $9, $10 WHERE NOT $8 ON CONFLICT DO NOTHING",
         )
     };
     let query = query
@@ -61,7 +62,9 @@ pub(super) async fn save(
         .bind(new.load_window_seconds.map(signed))
         .bind(signed(version))
         .bind(at(now_ms))
-        .bind(found.is_some_and(|found| !found.deleted));
+        .bind(found.is_some_and(|found| !found.deleted))
+        .bind(new.offers.map(|rule| signed(rule.accept_ms / 1_000)))
+        .bind(new.offers.map(|rule| i32::try_from(rule.tries).unwrap_or(i32::MAX)));
     Ok(work.execute(query).await? > 0)
 }
 
@@ -153,9 +156,19 @@ pub(super) fn read(row: &PgRow) -> Result<Pool, Error> {
         name: row.value("name")?,
         strategy,
         load_window_seconds: window.and_then(|seconds| u64::try_from(seconds).ok()),
+        offers: read_offers(row)?,
         members: Vec::new(),
         version: row.number("version")?,
         created_ms: row.ms("created_at")?,
         updated_ms: row.ms("updated_at")?,
     })
+}
+
+fn read_offers(row: &PgRow) -> Result<Option<OfferRule>, Error> {
+    let seconds: Option<i64> = row.value("offer_accept_seconds")?;
+    let tries: Option<i32> = row.value("offer_tries")?;
+    Ok(seconds.zip(tries).map(|(seconds, tries)| OfferRule {
+        accept_ms: seconds.unsigned_abs() * 1_000,
+        tries: tries.unsigned_abs(),
+    }))
 }

@@ -50,6 +50,7 @@ async fn put_pool(setup: &Setup, members: &[&str]) {
         name: "sales".into(),
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
+        offers: None,
         members: members.iter().map(|name| (member(name), one)).collect(),
         limits: Default::default(),
     };

@@ -222,6 +222,7 @@ async fn configure(ledger: &Ledger, corp: &CorpId, card: bool) -> anyhow::Result
         name: POOL.to_owned(),
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
+        offers: None,
         members: weights,
         limits: Default::default(),
     };
