@@ -164,7 +164,13 @@ pub struct Card {
     pub description: String,
     /// For several customers at once; `{count}` is their number.
     pub digest: String,
-    /// Where the card leads; `{allocation}` is the id of the (first) allocation.
+    /// Of the card that asks a member.
+    pub offer_title: String,
+    /// `{seconds}` is how long he has.
+    pub offer_description: String,
+    /// About several customers at once; `{count}` is their number, `{seconds}` the shortest time.
+    pub offer_digest: String,
+    /// Where the cards lead; `{allocation}` is the id of the (first) allocation.
     pub url: String,
 }
 

@@ -17,10 +17,13 @@ pub enum Effect {
     },
     /// Start the row's transfer. Rows of one (giver, taker) go to WeCom in one call.
     Transfer { giver: String, taker: String },
-    /// Tell the chosen member that a customer is his.
+    /// Tell the chosen member that a customer is his, or ask him.
     MemberCard {
         member: String,
         channel: Option<String>,
+        /// He is asked, and has this long to accept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        accept_seconds: Option<u64>,
     },
 }
 

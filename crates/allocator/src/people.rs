@@ -327,7 +327,7 @@ pub(crate) fn config(pool: Pool) -> Result<PoolConfig, allocation::Error> {
         .into_iter()
         .map(|member| (member.member, member.weight));
     let config = PoolConfig::new(pool.id, pool.version, pool.strategy, members)?;
-    Ok(config.with_limits(limits))
+    Ok(config.with_limits(limits).with_offers(pool.offers))
 }
 
 async fn tell_members_of(

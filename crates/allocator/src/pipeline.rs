@@ -11,6 +11,7 @@
 //! | [`audit`] | every member's customers, slowly → what events never said | within what the budget leaves |
 //! | [`reception::tasks`] | waiting customers → free members; loads whose window passed, and what the ledger refused → closed | heals lost wake-ups and writers that died |
 //! | [`reception::sweep`] | visits whose time is over → expired | an end is once, in one script call |
+//! | [`reception::reclaim`] | offers whose time is over, or whose member has gone → the next member, or a person | an offer moves once, in one script call |
 //! | [`reception::slots`] | channels with a page → contact ways at WeCom → slots in the roster, pictures | the intent is written before the call; a lost answer is looked up |
 //! | [`people`] | pools, members, channels → roster | versions compared; truth is Postgres |
 //! | [`people::hours`] | schedules, leaves, what was said → presence | leases are short and end with the hours; sent twice is sent once |
@@ -65,6 +66,14 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
             reception::tasks::run,
         );
         keep(&mut loops, "sweep", app, corp, stop, reception::sweep::run);
+        keep(
+            &mut loops,
+            "reclaim",
+            app,
+            corp,
+            stop,
+            reception::reclaim::run,
+        );
         keep(&mut loops, "slots", app, corp, stop, reception::slots::run);
         keep(&mut loops, "people", app, corp, stop, people::run);
         keep(&mut loops, "hours", app, corp, stop, people::hours::run);

@@ -278,7 +278,9 @@ async fn ended(
     };
     let his = |row: &&Allocation| match row.state {
         AllocationState::Open => row.settled_ms.is_some() && row.member.as_ref() == Some(member),
-        AllocationState::Waiting => row.holder.as_ref() == Some(member),
+        AllocationState::Waiting | AllocationState::Offered | AllocationState::Undecided => {
+            row.holder.as_ref() == Some(member)
+        }
         AllocationState::Closed => false,
     };
     let closings: Vec<Closing> = rows
@@ -287,8 +289,11 @@ async fn ended(
         .map(|row| Closing {
             subject,
             pool: Some(row.pool.clone()),
-            // None of one who waits.
-            member: row.member.clone(),
+            // None of one who waits; and of an offer, which may be another member's by now.
+            member: row
+                .member
+                .clone()
+                .filter(|_| row.state == AllocationState::Open),
             allocation: Some(row.id),
             reason: reason.clone(),
         })

@@ -10,7 +10,7 @@ use std::{
 };
 
 use allocation::{CorpId, LogEntry};
-use ledger::{Entry, LogRow, WriteBatch, Written};
+use ledger::{Change, Entry, LogRow, WriteBatch, Written};
 use metrics::{counter, gauge};
 use roster::LogReader;
 use tokio_util::sync::CancellationToken;
@@ -210,6 +210,7 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
         .increment(written.entries as u64);
     gauge!("paidan_log_written_seq", "corp" => corp.id.to_string()).set(written.log_seq as f64);
     corp.effects_due.notify_waiters();
+    for_a_person(corp, &batch.entries);
     refused(app, corp, &written).await;
     // All but the last one: the next writer compares it.
     corp.roster.log_trim(written.log_seq).await?;
@@ -255,6 +256,18 @@ fn payload(app: &App, corp: &CorpApp, entry: &LogEntry) -> Result<Payload, Error
         tracing::error!(corp = %corp.id, seq = entry.seq, op = entry.op.name(), "a log entry is written without its payload, which cannot be read: its deliveries have no outcome and can be replayed");
         Ok(Payload::default())
     })
+}
+
+/// Nobody is left to ask: somebody should know.
+fn for_a_person(corp: &CorpApp, entries: &[Entry]) {
+    let changes = entries.iter().flat_map(|entry| &entry.changes);
+    let count = changes
+        .filter(|change| matches!(change, Change::Undecided { .. }))
+        .count();
+    if count > 0 {
+        counter!("paidan_undecided_total", "corp" => corp.id.to_string()).increment(count as u64);
+        tracing::warn!(corp = %corp.id, count, "no member accepted and nobody is left to ask: a person must decide");
+    }
 }
 
 /// The ledger had an open row already: it stands, and the newer allocation ends in Redis. So does one that is the echo

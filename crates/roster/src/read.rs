@@ -92,6 +92,11 @@ impl<C: Connection> CorpRoster<C> {
         self.first_of("holds").await
     }
 
+    /// When the first offer ends that is not answered.
+    pub async fn first_offer_end(&self) -> Result<Option<u64>, Error> {
+        self.first_of("offers").await
+    }
+
     /// When the first window ends that keeps a member out of pools; one that is over stands there until the next operation.
     pub async fn first_alarm(&self) -> Result<Option<u64>, Error> {
         self.first_of("alarms").await

@@ -46,11 +46,14 @@ impl Call<'_> {
         MemberChange::Changed
     }
 
-    /// After the state was written anew nobody is known to be there.
+    /// After the state was written anew nobody is known to be there. Who was asked likely is, and may answer in his time: if
+    /// all offers moved now, they would find nobody.
     pub(super) fn all_off(&mut self) -> Answer {
+        let offers = self.corp.offers.clone();
         while let Some((_, member)) = self.corp.leases.first().cloned() {
             self.set_lease(&member, 0);
         }
+        self.corp.offers = offers;
         Answer::Ok
     }
 }

@@ -1,5 +1,6 @@
 //! A state made of what is known of members, pools and open allocations, for a log that cannot be folded.
 
+use super::offer::{Offer, offer_name};
 use super::slots::{Hold, Slot, SlotState, hold_name};
 use super::{AllocationView, Call, Corp, HoldView, Open, Route};
 use crate::id::{MemberId, PoolId};
@@ -33,6 +34,7 @@ impl Corp {
 
 impl Call<'_> {
     fn stand(&mut self, view: AllocationView) {
+        let offer = self.stand_offered(&view);
         if let Some(hold) = &view.hold {
             self.stand_held(&view, hold);
         }
@@ -51,7 +53,7 @@ impl Call<'_> {
                 rest_ms: hold.rest_ms,
             }),
             mark: None,
-            offer: None,
+            offer,
             route: view.route.map(|route| {
                 Box::new(Route {
                     plan: route.plan,
@@ -67,6 +69,8 @@ impl Call<'_> {
                 self.find_source(&mut open, &member);
                 open.mark = self.stand_load(&member, open.source());
             }
+            // A person is to decide: it stands in no list.
+            None if open.offer.is_some() => {}
             None => self.wait(&mut open, view.subject),
         }
         let list = self.corp.opens.entry(view.subject).or_default();
@@ -84,6 +88,22 @@ impl Call<'_> {
             let mut pools = route.plan.steps().iter().map(|step| &step.pool);
             route.source = pools.find(|pool| is_in(pool)).cloned();
         }
+    }
+
+    /// Nobody is on, and yet who was asked may answer until his time is over: he is likely there.
+    fn stand_offered(&mut self, view: &AllocationView) -> Option<Offer> {
+        let until_ms = view.offer_until_ms?;
+        if let Some(member) = &view.member {
+            let name = offer_name(&view.subject, &view.pool);
+            let offers = &mut self.corp.offers;
+            offers.set_end(&name, Some(until_ms));
+            offers.of.entry(member.clone()).or_default().insert(name);
+        }
+        Some(Offer {
+            until_ms,
+            since_ms: view.offer_since_ms,
+            tried: view.tried.clone(),
+        })
     }
 
     fn stand_held(&mut self, view: &AllocationView, hold: &HoldView) {
@@ -110,5 +130,44 @@ impl Call<'_> {
                 untold.insert(turn, whose);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histories::History;
+
+    /// Whatever happened before: who has whom, who is asked, who was asked before and who must be decided by a person is the
+    /// same afterwards.
+    #[test]
+    fn a_state_made_of_rows_has_what_was_open() {
+        let (mut n_offered, mut n_undecided) = (0, 0);
+        for seed in 0..40 {
+            let corp = History::random(seed, 150).corp;
+            let configs = corp.configs.iter();
+            let pools = configs.filter_map(|(id, config)| {
+                let content = config.content.clone()?;
+                PoolConfig::of(id.clone(), config.version, content).ok()
+            });
+            let open: Vec<_> = corp.allocations().collect();
+            let offered = open.iter().filter_map(|view| view.offer_until_ms);
+            n_offered += offered.clone().filter(|until_ms| *until_ms > 0).count();
+            n_undecided += offered.filter(|until_ms| *until_ms == 0).count();
+            let made = Corp::from_rows(
+                corp.seq,
+                corp.at_ms,
+                Vec::new(),
+                pools.collect(),
+                open.clone(),
+            );
+            assert_eq!(made.problems(), Vec::<String>::new(), "seed {seed}");
+            assert!(made.allocations().eq(open), "seed {seed}");
+            assert_eq!(made.offers.of, corp.offers.of, "seed {seed}");
+            assert_eq!(made.offers.rules, corp.offers.rules, "seed {seed}");
+            let read = Corp::from_dump(&made.dump()).unwrap();
+            assert_eq!(read.offers, made.offers, "seed {seed}");
+        }
+        assert!(n_offered > 10 && n_undecided > 10);
     }
 }

@@ -90,6 +90,10 @@ pub struct AllocationView {
     pub route: Option<RouteView>,
     /// When the offer ends that is not answered; 0: a person must decide.
     pub offer_until_ms: Option<u64>,
+    /// Since when its member is asked; 0: he is not.
+    pub offer_since_ms: u64,
+    /// Who was asked before, in that order.
+    pub tried: Vec<MemberId>,
 }
 
 /// How an allocation is served that does not just take the next of its pool.
@@ -185,6 +189,11 @@ impl Corp {
                     source: route.source.clone(),
                 }),
                 offer_until_ms: open.offer.as_ref().map(|offer| offer.until_ms),
+                offer_since_ms: open.offer.as_ref().map_or(0, |offer| offer.since_ms),
+                tried: open
+                    .offer
+                    .as_ref()
+                    .map_or(Vec::new(), |offer| offer.tried.clone()),
                 hold: open.hold.as_ref().map(|hold| HoldView {
                     until_ms: hold.until_ms,
                     channel: hold.channel.clone(),

@@ -36,22 +36,26 @@ pub(super) struct AllocationView {
     #[schema(required)]
     channel: Option<String>,
     customer: CustomerView,
-    /// Null: it waits, or ended waiting.
+    /// Who has the customer, or is asked about him. Null: it waits, or a person must decide, or it ended so.
     #[schema(required)]
     member: Option<String>,
     /// Who had the customer at WeCom when it was decided, if that was somebody else.
     #[schema(required)]
     giver: Option<String>,
     state: StateName,
-    /// Raised by every reassignment; goes into `expect_epoch`.
+    /// Raised by every reassignment and every further offer; goes into `expect_epoch`, and into an answer to an offer.
     epoch: u64,
     /// Who asked: `callback`, `api`, `audit`, `reread`.
     source: String,
     #[schema(required)]
     delivery: Option<String>,
     decided_at: When,
+    /// Null while nobody has him, and while a member is only asked.
     #[schema(required)]
     assigned_at: Option<When>,
+    /// Until when the member who is asked may accept; null: nobody is asked.
+    #[schema(required)]
+    offered_until: Option<When>,
     /// When the decision had been carried out at WeCom.
     #[schema(required)]
     settled_at: Option<When>,
@@ -78,7 +82,12 @@ pub(super) struct CustomerView {
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum StateName {
+    /// For a free member.
     Waiting,
+    /// A member is asked, and has not accepted yet.
+    Offered,
+    /// Nobody is left to ask: a person must give it to somebody (`reassign`) or close it.
+    Undecided,
     Open,
     Closed,
 }
@@ -128,6 +137,8 @@ async fn list(
             .and_then(|channel| fields.parse("query:channel", channel)),
         state: query.state.map(|state| match state {
             StateName::Waiting => AllocationState::Waiting,
+            StateName::Offered => AllocationState::Offered,
+            StateName::Undecided => AllocationState::Undecided,
             StateName::Open => AllocationState::Open,
             StateName::Closed => AllocationState::Closed,
         }),
@@ -257,6 +268,8 @@ fn view(ctx: &Ctx, row: Allocation, customers: &Known) -> AllocationView {
         giver: row.giver.map(userid),
         state: match row.state {
             AllocationState::Waiting => StateName::Waiting,
+            AllocationState::Offered => StateName::Offered,
+            AllocationState::Undecided => StateName::Undecided,
             AllocationState::Open => StateName::Open,
             AllocationState::Closed => StateName::Closed,
         },
@@ -265,6 +278,7 @@ fn view(ctx: &Ctx, row: Allocation, customers: &Known) -> AllocationView {
         delivery: row.delivery,
         decided_at: When(row.decided_ms),
         assigned_at: row.assigned_ms.map(When),
+        offered_until: row.offer_until_ms.map(When),
         settled_at: row.settled_ms.map(When),
         settled_as: row.settled_as,
         closed_at: row.closed_ms.map(When),

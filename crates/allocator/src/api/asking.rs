@@ -276,12 +276,17 @@ impl Asked {
         if row.subject != self.request.subject || row.pool != self.request.pool {
             return Err(idempotent::other_request());
         }
-        Ok(Some(match row.member {
-            Some(member) => Decision::Assigned {
+        Ok(Some(match (row.member, row.offer_until_ms) {
+            (Some(member), Some(until_ms)) => Decision::Offered {
+                allocation: row.id,
+                member,
+                until_ms,
+            },
+            (Some(member), None) => Decision::Assigned {
                 allocation: row.id,
                 member,
             },
-            None => Decision::Waiting { allocation: row.id },
+            (None, _) => Decision::Waiting { allocation: row.id },
         }))
     }
 

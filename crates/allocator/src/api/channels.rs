@@ -56,7 +56,7 @@ struct PutChannel {
     #[serde(default = "yes")]
     #[schema(default = true)]
     card: bool,
-    /// Its public page; null: it has none.
+    /// Its public page; null: it has none. Not with a pool that asks its members first.
     visits: Option<ChannelVisits>,
 }
 
@@ -208,6 +208,14 @@ async fn put(
             "/pool",
             "unknown_pool",
             format!("there is no pool {}", wanted.pool),
+        ),
+        ChannelRefused::PoolOffers => Problem::field(
+            "/visits",
+            "pool_offers",
+            format!(
+                "the pool {} asks its members first (`offers`), and a public page shows a member at once; take one of the two away",
+                wanted.pool
+            ),
         ),
         ChannelRefused::StateTaken { state, channel } => {
             let detail = format!("The State {state} leads to the channel {channel}.");

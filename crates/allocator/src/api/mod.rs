@@ -28,6 +28,7 @@ mod leaves;
 mod member_presence;
 mod members;
 mod moves;
+mod offers;
 mod operations;
 mod page;
 mod parse;
@@ -96,6 +97,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(member_presence::routes())
         .merge(members::routes())
         .merge(moves::routes())
+        .merge(offers::routes())
         .merge(operations::routes())
         .merge(pools::routes())
         .merge(presence::routes())

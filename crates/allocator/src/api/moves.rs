@@ -283,7 +283,7 @@ async fn check(ctx: &Ctx, wanted: &Reassign) -> Result<Checked, Problem> {
     })
 }
 
-fn not_open() -> Problem {
+pub(super) fn not_open() -> Problem {
     Problem::conflict("not_open", "The allocation is closed.")
 }
 

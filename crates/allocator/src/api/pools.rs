@@ -1,10 +1,15 @@
 //! Pools: members that share incoming customers, by weight or by load.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
+};
 
-use allocation::{ChannelId, Limits, MAX_MEMBERS, MAX_WEIGHTS, MemberId, PoolId, Strategy};
+use allocation::{
+    ChannelId, Limits, MAX_MEMBERS, MAX_WEIGHTS, MemberId, OfferRule, PoolId, Strategy,
+};
 use axum::http::StatusCode;
-use ledger::{NewPool, Pool};
+use ledger::{NewPool, Pool, PoolRefused};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -25,6 +30,8 @@ use crate::people;
 
 /// A year; longer is never.
 const LONGEST_WINDOW_S: u64 = 366 * 24 * 60 * 60;
+const ACCEPT_SECONDS: RangeInclusive<u64> = 5..=24 * 60 * 60;
+const TRIES: RangeInclusive<u64> = 1..=20;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -72,8 +79,51 @@ struct PutPool {
     /// Open customers stop counting this many seconds after their decision; null: never.
     #[schema(minimum = 1, maximum = 31_622_400)]
     load_window_seconds: Option<u64>,
+    /// A member is asked first and may decline; null: he is given the customer at once. Not with a channel that has a public
+    /// page.
+    offers: Option<PoolOffers>,
     /// Known members, each once; at most 10,000, with at most 16 distinct weights above 0.
     members: Vec<PutPoolMember>,
+}
+
+/// How members are asked.
+#[derive(Debug, Clone, Copy, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct PoolOffers {
+    /// How long a member may think, 5 s to a day; then the next one is asked.
+    #[schema(minimum = 5, maximum = 86400)]
+    accept_seconds: u64,
+    /// Members that are asked about one customer, 1 to 20; then a person must decide.
+    #[schema(minimum = 1, maximum = 20)]
+    tries: u64,
+}
+
+impl From<OfferRule> for PoolOffers {
+    fn from(rule: OfferRule) -> Self {
+        Self {
+            accept_seconds: rule.accept_ms / 1_000,
+            tries: rule.tries.into(),
+        }
+    }
+}
+
+impl PoolOffers {
+    fn check(self, fields: &mut Fields) -> OfferRule {
+        let Self {
+            accept_seconds,
+            tries,
+        } = self;
+        fields.range(
+            "/offers/accept_seconds",
+            Some(accept_seconds),
+            ACCEPT_SECONDS,
+        );
+        fields.range("/offers/tries", Some(tries), TRIES);
+        OfferRule {
+            accept_ms: accept_seconds.saturating_mul(1_000),
+            tries: u32::try_from(tries).unwrap_or(u32::MAX),
+        }
+    }
 }
 
 fn weighted_round_robin() -> StrategyName {
@@ -107,6 +157,8 @@ struct PoolView {
     strategy: StrategyName,
     #[schema(required)]
     load_window_seconds: Option<u64>,
+    #[schema(required)]
+    offers: Option<PoolOffers>,
     members: Vec<PoolMemberView>,
     version: u64,
     created_at: When,
@@ -145,6 +197,7 @@ impl From<Pool> for PoolView {
             name: pool.name,
             strategy: pool.strategy.into(),
             load_window_seconds: pool.load_window_seconds,
+            offers: pool.offers.map(PoolOffers::from),
             members: members.collect(),
             version: pool.version,
             created_at: When(pool.created_ms),
@@ -209,7 +262,10 @@ async fn put(
         .pools()
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
         .await?;
-    let answer = etag::put(put, version, |unknown| unknown_members(&wanted, &unknown))?;
+    let answer = etag::put(put, version, |refused| match refused {
+        PoolRefused::Unknown(unknown) => unknown_members(&wanted, &unknown),
+        PoolRefused::Visits(channels) => has_pages(&channels),
+    })?;
     tell(&ctx, &id).await;
     Ok(answer)
 }
@@ -279,6 +335,7 @@ fn check(wanted: &PutPool) -> Result<NewPool, Problem> {
         wanted.load_window_seconds,
         1..=LONGEST_WINDOW_S,
     );
+    let offers = wanted.offers.map(|offers| offers.check(&mut fields));
     if wanted.members.len() > MAX_MEMBERS {
         fields.wrong(
             "/members",
@@ -330,9 +387,20 @@ fn check(wanted: &PutPool) -> Result<NewPool, Problem> {
         name,
         strategy,
         load_window_seconds: wanted.load_window_seconds,
+        offers,
         members,
         limits,
     })
+}
+
+fn has_pages(channels: &[ChannelId]) -> Problem {
+    let names: Vec<&str> = channels.iter().map(ChannelId::as_str).collect();
+    let message = format!(
+        "members cannot be asked first where a public page shows one at once: {} (`visits`); take one of the two away",
+        names.join(", ")
+    );
+    Problem::field("/offers", "channel_has_visits", message)
+        .with_current(json!({"channels": names}))
 }
 
 fn unknown_members(wanted: &PutPool, unknown: &[MemberId]) -> Problem {

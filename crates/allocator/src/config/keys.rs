@@ -18,6 +18,8 @@ const CARD_URL_MAX: usize = 2048;
 /// Characters of an allocation's id, and of the largest number of customers in a digest.
 const ALLOCATION_CHARS: usize = 36;
 const COUNT_CHARS: usize = 4;
+/// Of the longest time for an answer.
+const SECONDS_CHARS: usize = 5;
 
 pub(super) const KEYS: Keys = &[
     ("http.listen", Rule::listen()),
@@ -165,6 +167,23 @@ pub(super) const KEYS: Keys = &[
         "card.digest",
         Rule::text("text of 1 to 512 characters, {count} counted as 4 at most", |text| {
             is_line(&text.replace("{count}", &"0".repeat(COUNT_CHARS)), 512)
+        }),
+    ),
+    (
+        "card.offer_title",
+        Rule::text("text of 1 to 128 characters", |text| is_line(text, 128)),
+    ),
+    (
+        "card.offer_description",
+        Rule::text("text of 1 to 512 characters, {seconds} counted as 5", |text| {
+            is_line(&text.replace("{seconds}", &"0".repeat(SECONDS_CHARS)), 512)
+        }),
+    ),
+    (
+        "card.offer_digest",
+        Rule::text("text of 1 to 512 characters, {count} counted as 4 at most, {seconds} as 5", |text| {
+            let text = text.replace("{count}", &"0".repeat(COUNT_CHARS));
+            is_line(&text.replace("{seconds}", &"0".repeat(SECONDS_CHARS)), 512)
         }),
     ),
     (

@@ -1,5 +1,5 @@
-//! Customers who left while they waited. A waiting entry has no member, only whom the customer came to, so a closing by
-//! member passes it over.
+//! Customers who left while they waited, or while a member was asked about them. A waiting entry has no member, only whom the
+//! customer came to, and an offered one is not its member's yet: a closing by member passes both over.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,8 @@ pub(super) async fn end(
         let open = corp.roster.allocations_of(&closing.subject).await?;
         let left = open
             .into_iter()
-            .filter(|one| one.member.is_none() && one.holder == closing.member);
+            .filter(|one| one.member.is_none() || one.offer_until_ms.is_some())
+            .filter(|one| one.holder == closing.member);
         waiting.extend(left.map(|one| Closing {
             subject: closing.subject,
             pool: Some(one.pool),

@@ -5,10 +5,8 @@
 //! lost is what nobody was told: credits, and what counts against limits by the hour and day, begin at 0, and requests of the
 //! last day are answered from the ledger. The state is saved as a snapshot, so that the next fold begins there.
 
-use std::collections::HashMap;
-
-use allocation::{AllocationId, Dump, model};
-use ledger::{Allocation, PoolVersion, Snapshot, Visit};
+use allocation::{Dump, model};
+use ledger::{Allocation, AllocationState, PoolVersion, Snapshot, Standing};
 use metrics::counter;
 
 use super::Error;
@@ -101,7 +99,7 @@ pub(super) async fn of_rows(
     let standing = app.ledger.allocations().standing(&corp.id).await?;
     let (log_seq, at_ms, open) = standing.map_or((0, 0, Vec::new()), |mut standing| {
         let open = std::mem::take(&mut standing.open).into_iter();
-        let open = open.map(|row| view(row, &standing.visits)).collect();
+        let open = open.map(|row| view(row, &mut standing)).collect();
         (standing.log_seq, standing.at_ms, open)
     });
     let state = model::Corp::from_rows(
@@ -133,8 +131,10 @@ async fn pools(app: &App, corp: &CorpApp) -> Result<Vec<allocation::PoolConfig>,
 }
 
 /// An allocation that began as a visit is the visitor's until the callback says who he is.
-fn view(row: Allocation, visits: &HashMap<AllocationId, Visit>) -> model::AllocationView {
-    let visit = visits
+fn view(row: Allocation, standing: &mut Standing) -> model::AllocationView {
+    let tried = standing.tried.remove(&row.id).unwrap_or_default();
+    let visit = standing
+        .visits
         .get(&row.id)
         .filter(|visit| visit.visitor == row.subject);
     model::AllocationView {
@@ -146,7 +146,16 @@ fn view(row: Allocation, visits: &HashMap<AllocationId, Visit>) -> model::Alloca
         epoch: row.epoch,
         // A hold is the script's to settle, by the customer's coming.
         settled: row.settled_ms.is_some() && visit.is_none(),
-        offer_until_ms: None,
+        offer_until_ms: match row.state {
+            AllocationState::Offered => row.offer_until_ms,
+            AllocationState::Undecided => Some(0),
+            _ => None,
+        },
+        offer_since_ms: match row.state {
+            AllocationState::Offered => row.offer_since_ms.unwrap_or_default(),
+            _ => 0,
+        },
+        tried,
         hold: visit.map(|visit| model::HoldView {
             until_ms: visit.held_until_ms,
             channel: visit.channel.clone(),

@@ -1,9 +1,10 @@
 //! Cards that tell a member about his customers. WeCom drops more than 30 a minute to one member without a word, so
 //! several that are due together become one digest, and there is room for the cards of other apps.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use ledger::{Finish, OutboxRow, Outcome};
+use allocation::AllocationId;
+use ledger::{Allocation, AllocationState, Finish, OutboxRow, Outcome};
 use quota::{
     BudgetKeys, BudgetLimits,
     budget_take::{BudgetTake, Taken},
@@ -95,12 +96,12 @@ pub(super) async fn send(hands: &Hands, rows: Vec<OutboxRow>, until_ms: u64) -> 
     verdict::write(app, corp, kind::MEMBER_CARD, &finishes).await
 }
 
-/// Leaves out those whose channel wants no cards. A customer who was assigned late or given to another comes without his
-/// channel: his allocation knows it.
+/// Leaves out those whose channel wants no cards, and those that ask about what is not offered any more. A customer who was
+/// assigned late or given to another comes without his channel: his allocation knows it.
 async fn wanted(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Result<Vec<OutboxRow>, Error> {
     let asked: Vec<_> = rows
         .iter()
-        .filter(|row| matches!(card(row), Some((_, None))))
+        .filter(|row| card(row).is_some_and(|card| card.is_looked_up()))
         .filter_map(|row| row.allocation)
         .collect();
     if asked.is_empty() {
@@ -108,18 +109,25 @@ async fn wanted(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Result<Vec<O
     }
     let allocations = app.ledger.allocations();
     let allocations = allocations.get_many(&corp.id, &asked).await?;
+    let allocations = allocations.into_iter().map(|row| (row.id, row));
+    let allocations: HashMap<AllocationId, Allocation> = allocations.collect();
     let routes = corp.routes();
-    let silent: HashSet<_> = allocations
-        .into_iter()
-        .filter(|row| {
-            let channel = row.channel.as_ref().and_then(|id| routes.channels.get(id));
-            channel.is_some_and(|channel| !channel.card)
-        })
-        .map(|row| row.id)
-        .collect();
+    let is_silent = |allocation: &Allocation| {
+        let channel = allocation.channel.as_ref();
+        let channel = channel.and_then(|id| routes.channels.get(id));
+        channel.is_some_and(|channel| !channel.card)
+    };
     let (unwanted, wanted): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| {
-        let late = matches!(card(row), Some((_, None)));
-        late && row.allocation.is_some_and(|id| silent.contains(&id))
+        let (Some(card), Some(allocation)) = (
+            card(row),
+            row.allocation.and_then(|id| allocations.get(&id)),
+        ) else {
+            return false;
+        };
+        let is_offered =
+            allocation.state == AllocationState::Offered && Some(allocation.epoch) == row.epoch;
+        (card.channel.is_none() && is_silent(allocation))
+            || (card.accept_seconds.is_some() && !is_offered)
     });
     let cancelled: Vec<Finish> = unwanted
         .iter()
@@ -159,13 +167,33 @@ async fn enough(app: &App, corp: &CorpApp, member: &str) -> Result<Option<u64>, 
 }
 
 fn member(row: &OutboxRow) -> Option<String> {
-    card(row).map(|(member, _)| member)
+    card(row).map(|card| card.member)
 }
 
-/// The member, and the channel as far as the decision knew it.
-fn card(row: &OutboxRow) -> Option<(String, Option<String>)> {
+struct Card {
+    member: String,
+    /// As far as the decision knew it.
+    channel: Option<String>,
+    accept_seconds: Option<u64>,
+}
+
+impl Card {
+    fn is_looked_up(&self) -> bool {
+        self.channel.is_none() || self.accept_seconds.is_some()
+    }
+}
+
+fn card(row: &OutboxRow) -> Option<Card> {
     match serde_json::from_value(row.payload.clone()) {
-        Ok(Effect::MemberCard { member, channel }) => Some((member, channel)),
+        Ok(Effect::MemberCard {
+            member,
+            channel,
+            accept_seconds,
+        }) => Some(Card {
+            member,
+            channel,
+            accept_seconds,
+        }),
         _ => None,
     }
 }
@@ -173,13 +201,24 @@ fn card(row: &OutboxRow) -> Option<(String, Option<String>)> {
 /// The same rows give the same text, so that WeCom's duplicate check knows a repetition.
 fn message(app: &App, member: &str, rows: &[OutboxRow]) -> AppMessage {
     let settings = &app.config.card;
-    let (title, description) = match rows {
-        [_] => (settings.title.clone(), settings.description.clone()),
-        many => (
-            settings.title.clone(),
-            settings.digest.replace("{count}", &many.len().to_string()),
+    // All of a message ask, or none does.
+    let seconds = rows
+        .iter()
+        .filter_map(|row| card(row)?.accept_seconds)
+        .min();
+    let (title, one, digest) = match seconds {
+        Some(_) => (
+            &settings.offer_title,
+            &settings.offer_description,
+            &settings.offer_digest,
         ),
+        None => (&settings.title, &settings.description, &settings.digest),
     };
+    let text = match rows {
+        [_] => one.clone(),
+        many => digest.replace("{count}", &many.len().to_string()),
+    };
+    let description = text.replace("{seconds}", &seconds.unwrap_or_default().to_string());
     let first = rows
         .first()
         .and_then(|row| row.allocation)
@@ -187,7 +226,7 @@ fn message(app: &App, member: &str, rows: &[OutboxRow]) -> AppMessage {
         .unwrap_or_default();
     let url = settings.url.replace("{allocation}", &first);
     let card = TextCard {
-        title: title.into(),
+        title: title.clone().into(),
         description: description.into(),
         url: url.into(),
         btntxt: None,

@@ -58,10 +58,17 @@ impl Lane {
     fn group(self, row: &OutboxRow) -> (String, String) {
         match serde_json::from_value(row.payload.clone()) {
             Ok(Effect::Transfer { giver, taker }) => (giver, taker),
-            Ok(Effect::MemberCard { member, .. }) if row.tries > 0 => {
-                (member, row.due_ms.to_string())
+            Ok(Effect::MemberCard {
+                member,
+                accept_seconds,
+                ..
+            }) => {
+                // What asks and what tells are two messages.
+                let asks = if accept_seconds.is_some() { "asks" } else { "" };
+                let again = Some(row.due_ms).filter(|_| row.tries > 0);
+                let again = again.map_or(String::new(), |due_ms| due_ms.to_string());
+                (member, format!("{asks}{again}"))
             }
-            Ok(Effect::MemberCard { member, .. }) => (member, String::new()),
             _ => (row.id.to_string(), String::new()),
         }
     }

@@ -1,6 +1,8 @@
 //! Customers to members: what an event asks for, which pool answers it, and what follows from a decision.
 
 pub mod intake;
+mod offer_rules;
+pub mod reclaim;
 pub mod routes;
 pub mod rules;
 pub mod slots;

@@ -1,13 +1,18 @@
 //! What follows from a log entry: rows, outcomes of deliveries, effects. Pure; `writer` stores it in one transaction.
 
 use allocation::{
-    Adjusted, Answer, ChannelId, Closed, Closing, Decision, LogEntry, MemberId, Op, Reason,
-    Reassigned, Reassignment, Request, Settled, Settlement, SettlementOutcome, Woken,
+    Adjusted, AllocationId, Answer, ChannelId, Closed, Closing, Decision, LogEntry, MemberId, Op,
+    Reason, Reassigned, Reassignment, Request, Responded, Settled, Settlement, SettlementOutcome,
+    Woken,
 };
 use ledger::{Change, Customer, DeliveryOutcome, NewAllocation, SettledAs};
 use sha2::{Digest, Sha256};
 
-use super::{routes::Routes, visit_rules};
+use super::{
+    offer_rules::{self, Asked},
+    routes::Routes,
+    visit_rules,
+};
 use crate::{
     effect::Effect,
     handover, lost,
@@ -69,6 +74,12 @@ pub fn changes(entry: &LogEntry, payload: &Payload, routes: &Routes) -> Vec<Chan
         (Op::Expire { .. }, Answer::Expired { expired, .. }) => {
             visit_rules::expired(expired, &mut changes);
         }
+        (Op::Respond(response), Answer::Responded(responded)) => {
+            offer_rules::responded(entry.at_ms, response, responded, payload, &mut changes);
+        }
+        (Op::Reclaim { .. }, Answer::Reclaimed(reclaimed)) => {
+            offer_rules::reclaimed(entry.at_ms, reclaimed, &mut changes);
+        }
         (Op::Settle(settlement), Answer::Settled(settled)) => {
             changes.extend(settlement_change(settlement, settled))
         }
@@ -112,6 +123,9 @@ fn had_effect(answer: &Answer) -> bool {
         Answer::Closed(closed) => !closed.is_empty(),
         Answer::Reassigned(reassigned) => matches!(reassigned, Reassigned::Moved { .. }),
         Answer::Adjusted(adjusted) => *adjusted == Adjusted::Adjusted,
+        Answer::Responded(responded) => {
+            matches!(responded, Responded::Accepted | Responded::Declined(_))
+        }
         _ => true,
     }
 }
@@ -143,22 +157,32 @@ fn decided(
                     how: SettledAs::Done,
                 }),
             }
-            card(
-                at_ms,
-                *allocation,
+            let told = Card {
+                allocation: *allocation,
                 member,
-                context.channel.clone(),
-                None,
-                routes,
-                changes,
-            );
+                channel: context.channel.clone(),
+                epoch: None,
+                accept_until_ms: None,
+            };
+            card(at_ms, told, routes, changes);
             ("decided", Some(*allocation))
         }
         // Nothing is done for it before the member has accepted.
         Decision::Offered {
-            allocation, member, ..
+            allocation,
+            member,
+            until_ms,
         } => {
-            changes.push(Change::Decided(row(request, Some(member), context)));
+            changes.push(Change::Decided(row(request, None, context)));
+            let asked = Asked {
+                allocation: *allocation,
+                member,
+                giver: None,
+                channel: context.channel.clone(),
+                epoch: 0,
+                until_ms: *until_ms,
+            };
+            offer_rules::asked(at_ms, asked, routes, changes);
             ("offered", Some(*allocation))
         }
         Decision::Waiting { allocation } => {
@@ -195,7 +219,7 @@ fn reason(decision: &Decision, context: &Context) -> Option<String> {
     }
 }
 
-fn allocation_of(decision: &Decision) -> Option<allocation::AllocationId> {
+fn allocation_of(decision: &Decision) -> Option<AllocationId> {
     match decision {
         Decision::Assigned { allocation, .. }
         | Decision::Offered { allocation, .. }
@@ -232,7 +256,7 @@ fn row(request: &Request, member: Option<&MemberId>, context: &Context) -> NewAl
 /// The one who has the customer greets him, whoever will get him: the code is his and lives 20 s.
 pub(super) fn welcome(
     at_ms: u64,
-    allocation: Option<allocation::AllocationId>,
+    allocation: Option<AllocationId>,
     context: &Context,
     routes: &Routes,
     changes: &mut Vec<Change>,
@@ -260,16 +284,20 @@ pub(super) fn welcome(
     changes.push(Change::Effect(row));
 }
 
-pub(super) fn card(
-    at_ms: u64,
-    allocation: allocation::AllocationId,
-    member: &MemberId,
-    channel: Option<String>,
-    epoch: Option<u64>,
-    routes: &Routes,
-    changes: &mut Vec<Change>,
-) {
-    let silent = channel
+/// What a member is told: that a customer is his, or that he may accept one.
+pub(super) struct Card<'a> {
+    pub(super) allocation: AllocationId,
+    pub(super) member: &'a MemberId,
+    /// As far as it is known here: the allocation knows it.
+    pub(super) channel: Option<String>,
+    pub(super) epoch: Option<u64>,
+    /// He is asked, until then.
+    pub(super) accept_until_ms: Option<u64>,
+}
+
+pub(super) fn card(at_ms: u64, card: Card<'_>, routes: &Routes, changes: &mut Vec<Change>) {
+    let silent = card
+        .channel
         .as_ref()
         .and_then(|channel| ChannelId::new(channel.clone()).ok())
         .and_then(|channel| routes.channels.get(&channel))
@@ -277,18 +305,38 @@ pub(super) fn card(
     if silent {
         return;
     }
-    let mut row = Effect::MemberCard {
-        member: member.to_string(),
-        channel,
-    }
-    .row(format!("{allocation}:{}", epoch.unwrap_or_default()), at_ms);
+    let epoch = card.epoch.unwrap_or_default();
+    let (allocation, until_ms) = (card.allocation, card.accept_until_ms);
+    let key = match until_ms {
+        Some(_) => format!("offer:{allocation}:{epoch}"),
+        None => format!("{allocation}:{epoch}"),
+    };
+    let effect = Effect::MemberCard {
+        member: card.member.to_string(),
+        channel: card.channel,
+        accept_seconds: until_ms.map(|until_ms| until_ms.saturating_sub(at_ms) / 1_000),
+    };
+    let mut row = effect.row(key, at_ms);
     row.allocation = Some(allocation);
-    row.epoch = Some(epoch.unwrap_or_default());
+    row.epoch = Some(epoch);
+    // Too late it asks for nothing.
+    row.deadline_ms = until_ms;
     changes.push(Change::Effect(row));
 }
 
-/// A waiting customer found a member.
+/// A waiting customer found a member, who gets him or is asked.
 fn assigned_late(at_ms: u64, woken: &Woken, changes: &mut Vec<Change>) {
+    if let Some(until_ms) = woken.offer_until_ms {
+        let asked = Asked {
+            allocation: woken.allocation,
+            member: &woken.member,
+            giver: woken.holder.clone(),
+            channel: None,
+            epoch: 0,
+            until_ms,
+        };
+        return offer_rules::asked(at_ms, asked, &Routes::default(), changes);
+    }
     changes.push(Change::Assigned {
         allocation: woken.allocation,
         member: woken.member.clone(),
@@ -316,15 +364,14 @@ fn assigned_late(at_ms: u64, woken: &Woken, changes: &mut Vec<Change>) {
             how: SettledAs::Done,
         }),
     }
-    card(
-        at_ms,
-        woken.allocation,
-        &woken.member,
-        None,
-        None,
-        &Routes::default(),
-        changes,
-    );
+    let told = Card {
+        allocation: woken.allocation,
+        member: &woken.member,
+        channel: None,
+        epoch: None,
+        accept_until_ms: None,
+    };
+    card(at_ms, told, &Routes::default(), changes);
 }
 
 fn ended(closed: &Closed, closings: &[Closing]) -> Change {
@@ -403,13 +450,12 @@ fn moved(
             how: SettledAs::Done,
         }),
     }
-    card(
-        at_ms,
-        reassignment.allocation,
+    let told = Card {
+        allocation: reassignment.allocation,
         member,
-        None,
-        Some(epoch),
-        &Routes::default(),
-        changes,
-    );
+        channel: None,
+        epoch: Some(epoch),
+        accept_until_ms: None,
+    };
+    card(at_ms, told, &Routes::default(), changes);
 }

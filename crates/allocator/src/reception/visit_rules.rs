@@ -192,16 +192,14 @@ pub(super) fn confirmed(
         Confirmed::NoPool => ("ignored", None, false),
     };
     if let Some(allocation) = allocation.filter(|_| is_new) {
-        let channel = context.channel.clone();
-        rules::card(
-            at_ms,
+        let card = rules::Card {
             allocation,
-            &asked.member,
-            channel,
-            None,
-            routes,
-            changes,
-        );
+            member: &asked.member,
+            channel: context.channel.clone(),
+            epoch: None,
+            accept_until_ms: None,
+        };
+        rules::card(at_ms, card, routes, changes);
     }
     if !matches!(confirmed, Confirmed::Echo { .. }) {
         rules::welcome(at_ms, allocation, context, routes, changes);

@@ -56,8 +56,7 @@ macro_rules! both {
     };
 }
 
-const ANY: (&str, &str) =
-    both!("($4::text IS NULL OR a.state = $4 AND a.offer IS NULL)");
+const ANY: (&str, &str) = both!("($4::text IS NULL OR a.state = $4 AND a.offer IS NULL)");
 // These two have an index each, which is found by the word alone: they are few among very many.
 const OFFERED: (&str, &str) = both!("$4::text IS NOT NULL AND a.offer = 'offered'");
 const UNDECIDED: (&str, &str) = both!("$4::text IS NOT NULL AND a.offer = 'undecided'");

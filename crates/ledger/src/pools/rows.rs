@@ -64,7 +64,10 @@ pub(super) async fn save(
         .bind(at(now_ms))
         .bind(found.is_some_and(|found| !found.deleted))
         .bind(new.offers.map(|rule| signed(rule.accept_ms / 1_000)))
-        .bind(new.offers.map(|rule| i32::try_from(rule.tries).unwrap_or(i32::MAX)));
+        .bind(
+            new.offers
+                .map(|rule| i32::try_from(rule.tries).unwrap_or(i32::MAX)),
+        );
     Ok(work.execute(query).await? > 0)
 }
 
