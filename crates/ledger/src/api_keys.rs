@@ -18,7 +18,7 @@ pub struct ApiKeys {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// His own presence, nothing else.
+    /// His own presence and offers, nothing else.
     Member,
     Viewer,
     Operator,

@@ -187,6 +187,7 @@ impl<'b> Folded<'b> {
                             patch.member = Some(member);
                             patch.holder = Some(member);
                             patch.kept_ms = patch.kept_ms.or(Some(at_ms));
+                            patch.stage = Some(None);
                             "kept"
                         }
                         SettledAs::Void(reason) => {

@@ -4,7 +4,10 @@
 use std::collections::{HashMap, HashSet};
 
 use allocation::{AllocationId, Reason, SubjectKey};
-use ledger::{Change, DeliveryOutcome, Entry, NewAllocation, NewEffect, SettledAs};
+use ledger::{
+    Change, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewOffer, OfferEnd, OfferEnded,
+    SettledAs,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sqlx::Row;
@@ -60,6 +63,30 @@ fn change() -> impl Strategy<Value = Change> {
                 ..effect("card", &format!("{n}-{key}"))
             })
         }),
+        3 => (of.clone(), prop::sample::select(&MEMBERS), 0..6_u64).prop_map(|(n, who, epoch)| {
+            Change::Offered(NewOffer {
+                allocation: allocation(n),
+                member: member(who),
+                giver: None,
+                epoch,
+                until_ms: T0 + 10,
+            })
+        }),
+        3 => (of.clone(), 0..6_u64, prop::sample::select(&OfferEnd::ALL[..3])).prop_map(
+            |(n, epoch, how)| {
+                Change::OfferEnded(OfferEnded {
+                    allocation: allocation(n),
+                    epoch,
+                    how,
+                    reason: (how == OfferEnd::Declined).then(|| Reason::new("busy").unwrap()),
+                    responded_by: None,
+                })
+            }
+        ),
+        1 => (of.clone(), 0..6_u64).prop_map(|(n, epoch)| Change::Undecided {
+            allocation: allocation(n),
+            epoch,
+        }),
         1 => (of.clone(), 0..3_u128).prop_map(|(n, attempt)| {
             // A pair of its own for each: the same pair again is another test's matter.
             let giver = format!("giver{n}{attempt}");
@@ -85,6 +112,8 @@ fn subject_of(n: u64) -> SubjectKey {
 struct Redis {
     open: HashMap<SubjectKey, AllocationId>,
     made: HashSet<AllocationId>,
+    /// The last offer of each, and whether it is not answered.
+    offered: HashMap<AllocationId, (u64, bool)>,
 }
 
 impl Redis {
@@ -106,6 +135,33 @@ impl Redis {
                 self.open.retain(|_, open| open != allocation);
                 true
             }
+            // Whoever has somebody is not offered any more.
+            Change::Assigned { allocation, .. } | Change::Settled { allocation, .. } => {
+                self.offered.insert(*allocation, (u64::MAX, false));
+                true
+            }
+            // One after the other, and of what is open.
+            Change::Offered(NewOffer {
+                allocation, epoch, ..
+            })
+            | Change::Undecided { allocation, epoch } => {
+                let is_open = self.open.values().any(|open| open == allocation);
+                let last = self.offered.get(allocation).copied();
+                let next = is_open && last.is_none_or(|(last, open)| last < *epoch && !open);
+                if next {
+                    let asks = matches!(change, Change::Offered(_));
+                    self.offered.insert(*allocation, (*epoch, asks));
+                }
+                next
+            }
+            Change::OfferEnded(ended) => {
+                let last = self.offered.get_mut(&ended.allocation);
+                last.is_some_and(|last| {
+                    let ends = *last == (ended.epoch, true);
+                    last.1 &= !ends;
+                    ends
+                })
+            }
             _ => true,
         }
     }
@@ -117,6 +173,7 @@ async fn rows(setup: &Setup) -> Vec<String> {
         "SELECT (to_jsonb(a) - 'customer_id')::text FROM allocations AS a ORDER BY id",
         "SELECT (to_jsonb(o) - 'id' - 'settled_at')::text FROM outbox AS o ORDER BY effect_key",
         "SELECT (to_jsonb(t) - 'customer_id' - 'ended_at')::text FROM transfers AS t ORDER BY id",
+        "SELECT to_jsonb(o)::text FROM offers AS o ORDER BY allocation_id, epoch",
         "SELECT to_jsonb(d)::text FROM delivery_outcomes AS d ORDER BY delivery",
         "SELECT to_jsonb(l)::text FROM log AS l ORDER BY seq",
         "SELECT jsonb_build_array(subject, external_id)::text FROM customers ORDER BY subject",
@@ -134,7 +191,7 @@ async fn rows(setup: &Setup) -> Vec<String> {
 
 async fn clear(setup: &Setup) {
     setup
-        .run("TRUNCATE allocations, outbox, transfers, delivery_outcomes, log, customers; UPDATE corps SET log_seq = 0")
+        .run("TRUNCATE allocations, offers, outbox, transfers, delivery_outcomes, log, customers; UPDATE corps SET log_seq = 0")
         .await;
     let customers: Vec<_> = (0..=ALLOCATIONS)
         .map(|n| format!("wmC{n:03}"))

@@ -1,8 +1,10 @@
 //! Generations, log and snapshots: what a rebuild relies on.
 
-use ledger::{Change, Confirmed, Corp, Counter, Error, RebuildLease, Snapshot, WriteBatch};
+use ledger::{
+    Change, Confirmed, Corp, Counter, Error, NewOffer, RebuildLease, Snapshot, WriteBatch,
+};
 
-use crate::setup::{Setup, T0, decided, effect, entry, setup, transfer};
+use crate::setup::{Setup, T0, allocation, decided, effect, entry, member, setup, transfer};
 
 /// Whoever rebuilds at `now_ms`, for ten seconds.
 fn lease(who: &str, now_ms: u64) -> RebuildLease<'_> {
@@ -299,6 +301,19 @@ async fn counters_count_what_is_under_way() {
         .write(vec![
             Change::Decided(decided(1, Some("mA"))),
             Change::Decided(decided(2, None)),
+            Change::Decided(decided(3, None)),
+            Change::Offered(NewOffer {
+                allocation: allocation(3),
+                member: member("mA"),
+                giver: None,
+                epoch: 0,
+                until_ms: T0 + 60_000,
+            }),
+            Change::Decided(decided(4, None)),
+            Change::Undecided {
+                allocation: allocation(4),
+                epoch: 1,
+            },
             Change::Transfer(transfer(7, 1, "mB", "mA")),
             Change::Effect(effect("card", "1")),
         ])
@@ -312,13 +327,16 @@ async fn counters_count_what_is_under_way() {
         value,
     };
     let expected = [
+        counter("allocations", "", "offered", 1),
         counter("allocations", "", "open", 1),
+        counter("allocations", "", "undecided", 1),
         counter("allocations", "", "waiting", 1),
         counter("allocations_unsettled", "", "", 1),
         counter("generation", "", "", 0),
         counter("log_seq", "", "", 1),
         counter("outbox", "card", "pending", 1),
         counter("transfers", "", "planned", 1),
+        counter("undecided_since_seconds", "", "", T0 / 1_000),
     ];
     assert_eq!(counters, expected);
 }

@@ -16,6 +16,7 @@ mod deliveries;
 mod faults;
 mod log_write;
 mod migrations;
+mod offers;
 mod outbox;
 mod outbox_flood;
 mod outbox_lost;
