@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, net::TcpListener};
 
-use allocation::{CorpId, Strategy};
+use allocation::{CorpId, OfferRule, Strategy};
 use allocator::config::Config;
 use wecom_sim::{Sim, SimHandle};
 
@@ -34,6 +34,8 @@ pub struct Options {
     pub cards: bool,
     /// Open allocations of the pool end by themselves after this long.
     pub load_window_seconds: Option<u64>,
+    /// Members are asked first, in this way.
+    pub offers: Option<OfferRule>,
     /// A Redis (AOF `always`) and a Postgres of its own, which may be stopped and wiped.
     pub own_stores: bool,
 }
@@ -51,6 +53,7 @@ impl Default for Options {
             welcome: None,
             cards: true,
             load_window_seconds: None,
+            offers: None,
             own_stores: false,
         }
     }

@@ -180,7 +180,7 @@ impl World {
             name: "sales".to_owned(),
             strategy: self.options.strategy,
             load_window_seconds: self.options.load_window_seconds,
-            offers: None,
+            offers: self.options.offers,
             members: self
                 .options
                 .members

@@ -7,6 +7,7 @@ mod large;
 mod limits;
 mod main_job;
 mod nobody_knows;
+mod offers;
 mod pages;
 mod probes;
 mod refusals;

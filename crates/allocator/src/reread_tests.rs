@@ -27,6 +27,8 @@ fn row(closed: Option<(u64, &str)>) -> Allocation {
         epoch: 0,
         decided_ms: T0,
         assigned_ms: Some(T0),
+        offer_since_ms: None,
+        offer_until_ms: None,
         settled_ms: Some(T0),
         settled_as: Some("done".to_owned()),
         closed_ms: closed.map(|(at_ms, _)| at_ms),
