@@ -111,6 +111,7 @@ async fn customers_move_when_they_are_accepted_and_once() {
         assert_eq!(status, StatusCode::OK);
     }
     for (customer, row) in customers.iter().zip(&rows) {
+        until_state(&world, row.id, AllocationState::Open).await;
         let transfer = world.transfer(customer).await;
         assert_eq!(Some(&transfer.taker), row.member.as_ref());
     }
@@ -149,6 +150,7 @@ async fn an_offer_moves_from_who_declines_and_from_who_goes() {
     .await;
     assert_eq!(desk.accept(&world, 1, &second).await, StatusCode::CONFLICT);
     assert_eq!(desk.accept(&world, 1, &third).await, StatusCode::OK);
+    until_state(&world, first.id, AllocationState::Open).await;
     let transfer = world.transfer("wmMove").await;
     assert_eq!(Some(&transfer.taker), third.member.as_ref());
     let ends: Vec<_> = offers(&world, first.id)
@@ -279,6 +281,7 @@ async fn offers_end_after_a_restart() {
     assert_eq!((same.member, same.epoch), (other.member, 0));
     let desk = Desk::new(&world).await;
     assert_eq!(desk.accept(&world, 0, &second).await, StatusCode::OK);
+    until_state(&world, first.id, AllocationState::Open).await;
     world.transfer("wmRest").await;
     world.quiet().await;
     assert_eq!(moved(&world), (1, 1));
