@@ -1,5 +1,4 @@
--- Offers: a pool may ask a member before it gives him a customer. Pools come last, as whoever puts a channel or a pool takes
--- nothing of the others.
+-- Offers: a pool may ask a member before it gives him a customer.
 
 -- What an open allocation is as long as nobody has accepted it. `state` says the same without it: 'open' of one that a member is
 -- asked about, 'waiting' of one that a person must decide. Null: neither, or closed.
@@ -37,6 +36,7 @@ CREATE TABLE offers (
     CHECK ((ended_at IS NULL) = (ended_as IS NULL))
 );
 CREATE INDEX offers_by_time ON offers (corp_id, offered_at DESC, allocation_id DESC, epoch DESC);
+CREATE INDEX offers_open ON offers (corp_id, offered_at DESC, allocation_id DESC, epoch DESC) WHERE ended_at IS NULL;
 CREATE INDEX offers_by_member ON offers (corp_id, member, offered_at DESC, allocation_id DESC, epoch DESC);
 
 ALTER TABLE pools

@@ -85,10 +85,10 @@ enum KeyCommand {
         /// The corp the key is for; without it the key is for every corp (admin only).
         #[arg(long)]
         corp: Option<String>,
-        /// What the key may do: read; also run things; everything; one member's own presence.
+        /// What the key may do: read; also run things; everything; one member's own presence and offers.
         #[arg(long, value_parser = ["viewer", "operator", "admin", "member"])]
         role: String,
-        /// For role member: whose presence the key may set.
+        /// For role member: whose presence the key may set, and whose offers it may answer.
         #[arg(long)]
         member: Option<String>,
         /// What the key is for.

@@ -102,26 +102,39 @@ macro_rules! select {
 }
 
 macro_rules! list {
-    ($rest:literal) => {
+    ($state:literal, $rest:literal) => {
         concat!(
             select!(
                 "AND ($2::text IS NULL OR o.member = $2) AND ($3::text IS NULL OR o.pool_id = $3)
-                 AND ($4::uuid IS NULL OR o.allocation_id = $4)
-                 AND ($5::text IS NULL OR coalesce(o.ended_as, '') = $5) "
+                 AND ($4::uuid IS NULL OR o.allocation_id = $4) AND "
             ),
+            $state,
             $rest
         )
     };
 }
 
-const FORWARD: &str = list!(
-    "AND ($6::timestamptz IS NULL OR (o.offered_at, o.allocation_id, o.epoch) < ($6, $7, $8))
-     ORDER BY o.offered_at DESC, o.allocation_id DESC, o.epoch DESC LIMIT $9"
-);
-const BACKWARD: &str = list!(
-    "AND ($6::timestamptz IS NULL OR (o.offered_at, o.allocation_id, o.epoch) > ($6, $7, $8))
-     ORDER BY o.offered_at, o.allocation_id, o.epoch LIMIT $9"
-);
+/// Forward and backward.
+macro_rules! both {
+    ($state:literal) => {
+        (
+            list!(
+                $state,
+                " AND ($6::timestamptz IS NULL OR (o.offered_at, o.allocation_id, o.epoch) < ($6, $7, $8))
+                 ORDER BY o.offered_at DESC, o.allocation_id DESC, o.epoch DESC LIMIT $9"
+            ),
+            list!(
+                $state,
+                " AND ($6::timestamptz IS NULL OR (o.offered_at, o.allocation_id, o.epoch) > ($6, $7, $8))
+                 ORDER BY o.offered_at, o.allocation_id, o.epoch LIMIT $9"
+            ),
+        )
+    };
+}
+
+const ANY: (&str, &str) = both!("($5::text IS NULL OR o.ended_as = $5)");
+// These have an index: they are few among very many.
+const OPEN: (&str, &str) = both!("$5::text IS NULL AND o.ended_at IS NULL");
 
 impl Offers {
     /// Newest first.
@@ -133,18 +146,22 @@ impl Offers {
     ) -> Result<Page<Offer>, Error> {
         let window = Window::read(page, LIST)?;
         let place = window.id().map(read_place).transpose()?;
+        let (forward, backward) = match filter.ended_as {
+            Some(None) => OPEN,
+            _ => ANY,
+        };
         let mut work = self.db.single().await?;
         let query = work
             .query_once(if window.is_backward() {
-                BACKWARD
+                backward
             } else {
-                FORWARD
+                forward
             })
             .bind(corp.as_str())
             .bind(filter.member.as_ref().map(|member| member.as_str()))
             .bind(filter.pool.as_ref().map(|pool| pool.as_str()))
             .bind(filter.allocation.map(|id| id.0))
-            .bind(filter.ended_as.map(|end| end.map_or("", OfferEnd::as_str)))
+            .bind(filter.ended_as.flatten().map(OfferEnd::as_str))
             .bind(window.time())
             .bind(place.map(|(id, _)| id.0))
             .bind(place.map(|(_, epoch)| signed(epoch)))

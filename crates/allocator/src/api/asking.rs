@@ -26,6 +26,7 @@ use super::{
     ids::SubjectKind,
     problem::Problem,
     validate::Fields,
+    when::When,
 };
 use crate::{
     payload::{Context, Payload},
@@ -83,9 +84,12 @@ struct Decided {
     pool: String,
     #[schema(required)]
     channel: Option<String>,
-    /// Who gets the customer; null while it waits.
+    /// Who gets the customer, or is asked; null while it waits.
     #[schema(required)]
     member: Option<String>,
+    /// Until when the member who is asked may accept.
+    #[schema(required)]
+    offered_until: Option<When>,
 }
 
 /// The request id: the Idempotency-Key, if there is one.
@@ -364,6 +368,10 @@ impl Asked {
             pool: self.request.pool.to_string(),
             channel: self.channel.as_ref().map(ChannelId::to_string),
             member,
+            offered_until: match decision {
+                Decision::Offered { until_ms, .. } => Some(When(*until_ms)),
+                _ => None,
+            },
         };
         let status = if word == Word::Already {
             StatusCode::OK

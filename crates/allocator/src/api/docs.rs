@@ -30,8 +30,12 @@ Errors are `application/problem+json` with a stable `code`. Lists are `data` and
 Times are RFC 3339 in UTC. Unknown fields and parameters are refused. \
 Every POST takes an `Idempotency-Key`: the same request with the same key has its effect once.";
 
-const TAGS: [(&str, &str); 18] = [
+const TAGS: [(&str, &str); 19] = [
     ("allocations", "Who got whom."),
+    (
+        "offers",
+        "Members who are asked before they are given a customer.",
+    ),
     ("presence", "Who is there now."),
     ("pools", "Members that share incoming customers."),
     ("members", "People who can be given customers."),

@@ -403,6 +403,7 @@ async fn a_public_page_and_offers_exclude_each_other() {
     world.check().await;
 }
 
+/// Case 126.
 #[tokio::test]
 async fn a_key_makes_an_answer_once() {
     let (world, console) = asking(1, &["mA", "mB"], 3).await;
@@ -419,7 +420,7 @@ async fn a_key_makes_an_answer_once() {
     world.check().await;
 }
 
-/// Case 73: two allocators hear acceptances and a refusal of each offer at once. One side wins each time, and what follows is
+/// Cases 73 and 132: two allocators hear acceptances and a refusal of each offer at once. One side wins each time, and what follows is
 /// done once.
 #[tokio::test]
 async fn of_answers_at_once_one_counts() {

@@ -216,6 +216,9 @@ pub(super) const OTHERS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("card.description", &["'x'"], &["''", "[]"]),
     ("card.digest", &["'{count}'"], &["''", "[]"]),
+    ("card.offer_title", &["'客户等待'"], &["''", "' '", "[]"]),
+    ("card.offer_description", &["'{seconds}'"], &["''", "[]"]),
+    ("card.offer_digest", &["'{count} {seconds}'"], &["''", "[]"]),
     (
         "card.url",
         &["'https://h/{allocation}'", "'http://h/a?b={allocation}#c'"],
