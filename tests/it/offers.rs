@@ -84,6 +84,16 @@ async fn offers(world: &World, id: AllocationId) -> Vec<Offer> {
     offers.expect("the ledger answers")
 }
 
+/// What members were told.
+fn cards(world: &World) -> Vec<String> {
+    let messages = world.sim.messages().into_iter();
+    let cards =
+        messages.filter(|message| message.kind == "app" && message.corp == world.corp.as_str());
+    cards
+        .map(|card| card.body["textcard"]["description"].to_string())
+        .collect()
+}
+
 fn moved(world: &World) -> (u64, u64) {
     let counters = world.sim.counters();
     let corp = &counters.corps[world.corp.as_str()];
@@ -102,9 +112,10 @@ async fn customers_move_when_they_are_accepted_and_once() {
     }
     world.quiet().await;
     assert_eq!(moved(&world).0, 0, "nobody has accepted");
-    let messages = world.sim.counters();
-    let messages = &messages.corps[world.corp.as_str()].apis["message/send"];
-    assert!(messages.calls >= 3, "each member was asked");
+    let texts = cards(&world);
+    assert!(texts.len() >= 3, "each member was asked: {texts:?}");
+    let asks = |text: &String| text.to_lowercase().contains("accept within 3600 s");
+    assert!(texts.iter().all(asks), "{texts:?}");
     let said = rows.iter().flat_map(|row| [(0, row), (1, row)]);
     let said = said.map(|(node, row)| desk.accept(&world, node, row));
     for status in join_all(said).await {
@@ -117,6 +128,9 @@ async fn customers_move_when_they_are_accepted_and_once() {
     }
     world.quiet().await;
     assert_eq!(moved(&world), (12, 1));
+    // Then each is told whom he has, in other words.
+    let told = |text: &&String| text.contains("yours");
+    assert!(cards(&world).iter().filter(told).count() >= 3);
     world.each_has_one(&customers).await;
     world.close().await;
 }
@@ -204,7 +218,7 @@ async fn what_nobody_accepts_is_for_a_person() {
     world.close().await;
 }
 
-/// All allocators die when an acceptance was logged and nothing of it written or done: those that start anew do it, once.
+/// Case 77: all allocators die when an acceptance was logged and nothing of it written or done: those that start anew do it, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_acceptance_outlives_who_heard_it() {
     let mut world = World::start(options(HOUR_MS, 3)).await;
