@@ -158,7 +158,7 @@ async fn accepting_makes_it_his() {
 #[tokio::test]
 async fn written_twice_is_once() {
     let setup = setup().await;
-    let entries = vec![
+    let entries = [
         entry(
             1,
             vec![Change::Decided(decided(1, None)), offered(1, "mA", 0)],
