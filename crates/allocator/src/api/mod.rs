@@ -28,6 +28,7 @@ mod leaves;
 mod member_presence;
 mod members;
 mod moves;
+mod offer_answers;
 mod offers;
 mod operations;
 mod page;
@@ -97,6 +98,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(member_presence::routes())
         .merge(members::routes())
         .merge(moves::routes())
+        .merge(offer_answers::routes())
         .merge(offers::routes())
         .merge(operations::routes())
         .merge(pools::routes())

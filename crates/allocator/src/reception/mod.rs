@@ -8,5 +8,6 @@ pub mod rules;
 pub mod slots;
 pub mod sweep;
 pub mod tasks;
+mod told;
 mod visit_rules;
 pub mod visits;

@@ -7,7 +7,7 @@ use ledger::{Change, NewOffer, OfferEnd, OfferEnded, SettledAs};
 
 use super::{
     routes::Routes,
-    rules::{self, Card},
+    told::{Card, card},
 };
 use crate::{handover, payload::Payload};
 
@@ -31,14 +31,14 @@ pub(super) fn asked(at_ms: u64, asked: Asked<'_>, routes: &Routes, changes: &mut
         epoch: asked.epoch,
         until_ms: asked.until_ms,
     }));
-    let card = Card {
+    let told = Card {
         allocation: asked.allocation,
         member: asked.member,
         channel: asked.channel,
         epoch: Some(asked.epoch),
         accept_until_ms: Some(asked.until_ms),
     };
-    rules::card(at_ms, card, routes, changes);
+    card(at_ms, told, routes, changes);
 }
 
 pub(super) fn responded(
@@ -94,14 +94,14 @@ fn accepted(at_ms: u64, response: &Response, payload: &Payload, changes: &mut Ve
             how: SettledAs::Done,
         }),
     }
-    let card = Card {
+    let told = Card {
         allocation,
         member,
         channel: None,
         epoch: Some(response.epoch),
         accept_until_ms: None,
     };
-    rules::card(at_ms, card, &Routes::default(), changes);
+    card(at_ms, told, &Routes::default(), changes);
 }
 
 pub(super) fn reclaimed(at_ms: u64, reclaimed: &[Reclaimed], changes: &mut Vec<Change>) {

@@ -9,7 +9,7 @@ use ledger::{
     VisitHeld,
 };
 
-use super::{routes::Routes, rules};
+use super::{routes::Routes, told};
 use crate::payload::Context;
 
 /// Why a hold's allocation ends.
@@ -192,17 +192,17 @@ pub(super) fn confirmed(
         Confirmed::NoPool => ("ignored", None, false),
     };
     if let Some(allocation) = allocation.filter(|_| is_new) {
-        let card = rules::Card {
+        let card = told::Card {
             allocation,
             member: &asked.member,
             channel: context.channel.clone(),
             epoch: None,
             accept_until_ms: None,
         };
-        rules::card(at_ms, card, routes, changes);
+        told::card(at_ms, card, routes, changes);
     }
     if !matches!(confirmed, Confirmed::Echo { .. }) {
-        rules::welcome(at_ms, allocation, context, routes, changes);
+        told::welcome(at_ms, allocation, context, routes, changes);
     }
     if let Some(delivery) = &context.delivery {
         changes.push(Change::Delivery(DeliveryOutcome {
