@@ -1,11 +1,12 @@
 //! Looking at parts of the state, without an operation: for the console, and to compare with what is configured.
 //! What is read may be old when the answer arrives; only the scripts decide by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use allocation::model::{AllocationView, Corp, MemberView};
 use allocation::{
-    Answer, Decision, Dump, MemberId, Op, Outcome, PoolId, Request, RequestId, SubjectKey, Value,
+    Answer, Decision, Dump, MemberId, Op, Outcome, PoolId, Request, RequestId, Skill, SubjectKey,
+    Value,
 };
 
 use crate::connection::Connection;
@@ -126,6 +127,27 @@ impl<C: Connection> CorpRoster<C> {
         Ok(corp.members().collect())
     }
 
+    /// What each of these members can do, in their order.
+    pub async fn skills(&self, ids: &[MemberId]) -> Result<Vec<BTreeSet<Skill>>, Error> {
+        let names = ids.iter().map(|id| format!("skills:{id}")).collect();
+        let corp = Corp::from_dump(&self.part(names).await?)?;
+        let skills = ids.iter().map(|id| corp.skills(id).cloned().collect());
+        Ok(skills.collect())
+    }
+
+    /// When each of these pools may hand out the next of those who wait, in their order; None: it hands out as many as it can.
+    pub async fn next_drips(&self, ids: &[PoolId]) -> Result<Vec<Option<u64>>, Error> {
+        let names: Vec<String> = ids.iter().map(|id| format!("drip:{id}")).collect();
+        let mut next = Vec::with_capacity(ids.len());
+        for drip in self.texts(&names).await? {
+            next.push(match drip {
+                Some(drip) => Some(next_drip(&drip)?),
+                None => None,
+            });
+        }
+        Ok(next)
+    }
+
     /// Of each pool, in the order of `ids`.
     pub async fn pool_versions(&self, ids: &[PoolId]) -> Result<Vec<Option<PoolVersion>>, Error> {
         let names: Vec<String> = ids.iter().map(|id| format!("config:{id}")).collect();
@@ -199,6 +221,14 @@ fn pool_version(config: &[u8]) -> Result<PoolVersion, Error> {
         .parse()
         .map_err(|_| unreadable("config", "no version"))?;
     Ok(PoolVersion { version, removed })
+}
+
+/// How often, then when next.
+fn next_drip(drip: &[u8]) -> Result<u64, Error> {
+    let drip = String::from_utf8_lossy(drip);
+    let next = drip.split_once(FIELD).map(|(_, next)| next.parse());
+    let next = next.and_then(Result::ok);
+    next.ok_or_else(|| unreadable("drip", "no time"))
 }
 
 /// Time, then the decision as an outcome has it.
