@@ -2,6 +2,7 @@
 
 mod about;
 mod list;
+mod owners;
 mod standing;
 
 use std::collections::{HashMap, HashSet};
@@ -11,7 +12,7 @@ use sqlx::postgres::PgRow;
 use uuid::Uuid;
 
 use crate::Error;
-use crate::connection::Db;
+use crate::connection::{Db, Work};
 use crate::log_write::column;
 use crate::row::Columns;
 use crate::times::at;

@@ -2,7 +2,7 @@
 //! stores entry and changes in one transaction.
 
 use allocation::{
-    AllocationId, ChannelId, LogEntry, Match, MemberId, PoolId, Reason, RequestId, SlotId,
+    AllocationId, ChannelId, LogEntry, Match, MemberId, Plan, PoolId, Reason, RequestId, SlotId,
     SubjectKey,
 };
 use serde_json::Value;
@@ -108,6 +108,8 @@ pub struct NewAllocation {
     pub request: Option<RequestId>,
     /// An event names the giver: it may be the echo of a transfer of ours to him.
     pub echo: bool,
+    /// What it is served by; None: its pool alone.
+    pub plan: Option<Plan>,
 }
 
 /// A visitor is held, or waits; his allocation is decided in the same entry.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use allocation::{ChannelId, CorpId, PoolId};
+use allocation::{ChannelId, CorpId, PoolId, Skill};
 use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
 
@@ -12,6 +12,7 @@ use crate::configured::{self, Configured, Found};
 use crate::connection::{Db, Work};
 use crate::cursor::{Page, PageRequest, Window};
 use crate::log_write::column;
+use crate::members::{read_skills, skills_column};
 use crate::put::{Deleted, Precondition, Put};
 use crate::row::Columns;
 use crate::text::{clean, clean_json, random};
@@ -40,6 +41,8 @@ pub struct Channel {
     /// The caller's own JSON.
     pub welcome: Option<Value>,
     pub card: bool,
+    /// What a member must be able to do to get its customers; distinct.
+    pub needs: Vec<Skill>,
     /// Its public page; None = it has none.
     pub visits: Option<Visits>,
     /// Of its public page, from the first time on that there was one.
@@ -57,6 +60,7 @@ pub struct NewChannel {
     pub states: Vec<String>,
     pub welcome: Option<Value>,
     pub card: bool,
+    pub needs: Vec<Skill>,
     pub visits: Option<Visits>,
 }
 
@@ -77,7 +81,7 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT c.channel_id, c.name, c.pool_id, c.welcome, c.card, c.version, c.created_at, c.updated_at,
-                c.deleted_at, c.public_code, c.slots_per_member, c.hold_seconds, c.title FROM channels AS c WHERE c.corp_id = $1 ",
+                c.deleted_at, c.public_code, c.slots_per_member, c.hold_seconds, c.title, c.needs FROM channels AS c WHERE c.corp_id = $1 ",
             $rest
         )
     };
@@ -180,6 +184,7 @@ impl Configured for Channel {
             "states": self.states,
             "welcome": self.welcome,
             "card": self.card,
+            "needs": self.needs,
             "visits": self.visits.as_ref().map(Visits::json),
         })
     }
@@ -190,6 +195,7 @@ impl Configured for Channel {
             && self.states == new.states
             && self.welcome == new.welcome
             && self.card == new.card
+            && self.needs == new.needs
             && self.visits == new.visits
     }
 
@@ -265,10 +271,10 @@ impl Configured for Channel {
             .query(
                 "INSERT INTO channels AS c
                     (corp_id, channel_id, name, pool_id, welcome, card, version, created_at, updated_at,
-                     slots_per_member, hold_seconds, title, public_code)
-                 VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $9, $10, $11, $12)
+                     slots_per_member, hold_seconds, title, public_code, needs)
+                 VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $9, $10, $11, $12, $13)
                  ON CONFLICT (corp_id, channel_id) DO UPDATE SET name = $3, pool_id = $4, welcome = $5, card = $6,
-                    slots_per_member = $9, hold_seconds = $10, title = $11,
+                    slots_per_member = $9, hold_seconds = $10, title = $11, needs = $13,
                     public_code = coalesce(c.public_code, excluded.public_code),
                     version = c.version + 1, updated_at = $7, deleted_at = NULL,
                     created_at = CASE WHEN c.deleted_at IS NULL THEN c.created_at ELSE $7 END
@@ -285,7 +291,8 @@ impl Configured for Channel {
             .bind(new.visits.as_ref().map(Visits::slots))
             .bind(new.visits.as_ref().map(Visits::hold))
             .bind(new.visits.as_ref().map(|visits| clean(&visits.title).into_owned()))
-            .bind(new.visits.as_ref().map(|_| random(22)));
+            .bind(new.visits.as_ref().map(|_| random(22)))
+            .bind(skills_column(&new.needs));
         Ok(work.execute(query).await? > 0
             && save_states(work, corp, id, &new.states, now_ms).await?)
     }
@@ -398,6 +405,7 @@ fn read(row: &PgRow) -> Result<Channel, Error> {
         retired_states: Vec::new(),
         welcome: row.value("welcome")?,
         card: row.value("card")?,
+        needs: read_skills(row, "needs")?,
         visits: Visits::read(row)?,
         public_code: row.value("public_code")?,
         version: row.number("version")?,

@@ -76,7 +76,10 @@ pub use operations::{Operation, OperationState, Operations, Progress};
 pub use outbox::{
     Claim, EffectState, Fence, Finish, Held, Outbox, OutboxRow, Outcome, Reaped, Unfinished,
 };
-pub use pools::{NewPool, Pool, PoolMember, PoolRefused, PoolVersion, Pools};
+pub use pools::{
+    Fallback, NewPool, Otherwise, Pool, PoolMember, PoolRefused, PoolUsers, PoolVersion, PoolWait,
+    Pools, Relax, Routing, Sticky,
+};
 pub use put::{Deleted, Precondition, Put};
 pub use schedules::{NewSchedule, Schedule, Schedules};
 pub use transfers::{

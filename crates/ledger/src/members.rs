@@ -1,6 +1,8 @@
 //! People who can be given customers: how they are spelled, how many they take, and whether they are left out.
 
-use allocation::{CorpId, Limits, MemberId, PoolId, Reason, ScheduleId};
+use std::collections::BTreeSet;
+
+use allocation::{CorpId, Limits, MemberId, PoolId, Reason, ScheduleId, Skill};
 use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
 
@@ -42,6 +44,8 @@ pub struct Member {
     /// None: he is there when a heartbeat says so.
     pub schedule: Option<ScheduleId>,
     pub presence_mode: PresenceMode,
+    /// What he can do.
+    pub skills: BTreeSet<Skill>,
     pub version: u64,
     pub created_ms: u64,
     pub updated_ms: u64,
@@ -73,6 +77,7 @@ impl Member {
             "blocked": blocked,
             "schedule": self.schedule,
             "presence_mode": self.presence_mode.as_str(),
+            "skills": self.skills,
         })
     }
 }
@@ -87,6 +92,7 @@ pub struct NewMember {
     pub blocked: Option<Reason>,
     pub schedule: Option<ScheduleId>,
     pub presence_mode: PresenceMode,
+    pub skills: BTreeSet<Skill>,
 }
 
 /// Why a member cannot be like this.
@@ -104,7 +110,7 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT m.member, m.userid, m.spelled_by, m.cap, m.blocked, m.schedule_id, m.presence_mode,
-                m.version, m.created_at, m.updated_at, m.per_hour, m.per_day,
+                m.version, m.created_at, m.updated_at, m.per_hour, m.per_day, m.skills,
                 EXISTS (SELECT FROM pool_members AS counted
                     WHERE counted.corp_id = m.corp_id AND counted.member = m.member
                         AND (counted.per_hour IS NOT NULL OR counted.per_day IS NOT NULL)) AS counted_in_pool
@@ -244,6 +250,7 @@ impl Members {
                 blocked: new.blocked.clone(),
                 schedule: new.schedule.clone(),
                 presence_mode: new.presence_mode,
+                skills: new.skills.clone(),
                 version: 1,
                 created_ms: trail.now_ms,
                 updated_ms: trail.now_ms,
@@ -251,8 +258,8 @@ impl Members {
             let query = work
                 .query(
                     "INSERT INTO members (corp_id, member, userid, spelled_by, cap, blocked, created_at, updated_at,
-                        schedule_id, presence_mode, per_hour, per_day)
-                     VALUES ($1, $2, $3, 'console', $4, $5, $6, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING",
+                        schedule_id, presence_mode, per_hour, per_day, skills)
+                     VALUES ($1, $2, $3, 'console', $4, $5, $6, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING",
                 )
                 .bind(corp.as_str())
                 .bind(member.as_str().to_owned())
@@ -263,7 +270,8 @@ impl Members {
                 .bind(new.schedule.as_ref().map(|id| id.as_str().to_owned()))
                 .bind(new.presence_mode.as_str())
                 .bind(new.per_hour.map(i64::from))
-                .bind(new.per_day.map(i64::from));
+                .bind(new.per_day.map(i64::from))
+                .bind(skills_column(&new.skills));
             if work.execute(query).await? == 0 {
                 work.roll_back().await?;
                 return Ok(None);
@@ -275,6 +283,7 @@ impl Members {
         (after.cap, after.blocked) = (new.cap, new.blocked.clone());
         (after.per_hour, after.per_day) = (new.per_hour, new.per_day);
         (after.schedule, after.presence_mode) = (new.schedule.clone(), new.presence_mode);
+        after.skills.clone_from(&new.skills);
         if !spelled_by_wecom {
             after.userid.clone_from(&new.userid);
         }
@@ -430,7 +439,7 @@ async fn update(
     let query = work
         .query(
             "UPDATE members SET userid = $3, cap = $4, blocked = $5, version = $6, updated_at = $7,
-                schedule_id = $8, presence_mode = $9, per_hour = $10, per_day = $11
+                schedule_id = $8, presence_mode = $9, per_hour = $10, per_day = $11, skills = $12
              WHERE corp_id = $1 AND member = $2",
         )
         .bind(corp.as_str())
@@ -448,7 +457,8 @@ async fn update(
         .bind(after.schedule.as_ref().map(|id| id.as_str().to_owned()))
         .bind(after.presence_mode.as_str())
         .bind(after.per_hour.map(i64::from))
-        .bind(after.per_day.map(i64::from));
+        .bind(after.per_day.map(i64::from))
+        .bind(skills_column(&after.skills));
     work.execute(query).await?;
     Ok(())
 }
@@ -482,10 +492,22 @@ fn read(row: &PgRow) -> Result<Member, Error> {
         blocked: row.parsed_option("blocked")?,
         schedule: row.parsed_option("schedule_id")?,
         presence_mode: row.parsed("presence_mode")?,
+        skills: read_skills(row, "skills")?.into_iter().collect(),
         version: row.number("version")?,
         created_ms: row.ms("created_at")?,
         updated_ms: row.ms("updated_at")?,
     })
+}
+
+pub(crate) fn skills_column<'s>(skills: impl IntoIterator<Item = &'s Skill>) -> Vec<String> {
+    let skills = skills.into_iter();
+    skills.map(|skill| skill.as_str().to_owned()).collect()
+}
+
+pub(crate) fn read_skills(row: &PgRow, name: &'static str) -> Result<Vec<Skill>, Error> {
+    let skills: Vec<String> = row.value(name)?;
+    let skills = skills.into_iter().map(Skill::new).collect::<Result<_, _>>();
+    skills.map_err(|problem| Error::unreadable(name, problem))
 }
 
 /// None: no limit.

@@ -18,8 +18,10 @@ use crate::put::{Deleted, Precondition, Put};
 use crate::row::Columns;
 use crate::times::at;
 
+mod routing;
 mod rows;
 
+pub use routing::{Fallback, Otherwise, PoolWait, Relax, Routing, Sticky};
 use rows::{lock, read, save, save_members, with_members};
 
 const LIST: &str = "pools";
@@ -38,6 +40,7 @@ pub struct Pool {
     pub load_window_seconds: Option<u64>,
     /// Members are asked before they are given anybody.
     pub offers: Option<OfferRule>,
+    pub routing: Routing,
     /// By id.
     pub members: Vec<PoolMember>,
     pub version: u64,
@@ -63,6 +66,7 @@ pub struct NewPool {
     pub load_window_seconds: Option<u64>,
     /// Whole seconds.
     pub offers: Option<OfferRule>,
+    pub routing: Routing,
     pub members: Vec<(MemberId, Weight)>,
     /// Of those who have any in this pool.
     pub limits: BTreeMap<MemberId, Limits>,
@@ -86,8 +90,18 @@ impl NewPool {
 pub enum PoolRefused {
     /// Members that are not known.
     Unknown(Vec<MemberId>),
+    /// Pools that it leads to and that are not there.
+    NoPools(Vec<PoolId>),
     /// It would ask its members, and these channels have a public page, which shows a member at once.
     Visits(Vec<ChannelId>),
+}
+
+/// What leads to a pool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PoolUsers {
+    pub channels: Vec<ChannelId>,
+    /// Whose fallback it is.
+    pub pools: Vec<PoolId>,
 }
 
 /// What Redis is compared with.
@@ -101,8 +115,8 @@ pub struct PoolVersion {
 macro_rules! select {
     ($rest:literal) => {
         concat!(
-            "SELECT p.pool_id, p.name, p.strategy, p.load_window_seconds, p.offer_accept_seconds, p.offer_tries, p.version,
-                p.created_at, p.updated_at, p.deleted_at FROM pools AS p WHERE p.corp_id = $1 ",
+            "SELECT p.pool_id, p.name, p.strategy, p.load_window_seconds, p.offer_accept_seconds, p.offer_tries, p.routing,
+                p.version, p.created_at, p.updated_at, p.deleted_at FROM pools AS p WHERE p.corp_id = $1 ",
             $rest
         )
     };
@@ -191,14 +205,14 @@ impl Pools {
         configured::put(&self.db, corp, id, new, precondition, trail).await
     }
 
-    /// Refused: the channels that lead to it.
+    /// Refused: what leads to it.
     pub async fn delete(
         &self,
         corp: &CorpId,
         id: &PoolId,
         precondition: Precondition,
         trail: &Trail,
-    ) -> Result<Deleted<Pool, Vec<ChannelId>>, Error> {
+    ) -> Result<Deleted<Pool, PoolUsers>, Error> {
         configured::delete(&self.db, corp, id, precondition, trail).await
     }
 }
@@ -207,7 +221,7 @@ impl Configured for Pool {
     type Id = PoolId;
     type New = NewPool;
     type Misfit = PoolRefused;
-    type Use = Vec<ChannelId>;
+    type Use = PoolUsers;
     const KIND: &'static str = "pool";
 
     fn version(&self) -> u64 {
@@ -227,6 +241,7 @@ impl Configured for Pool {
             "load_window_seconds": self.load_window_seconds,
             "offers": self.offers.map(|rule|
                 json!({"accept_seconds": rule.accept_ms / 1_000, "tries": rule.tries})),
+            "routing": self.routing.column(),
             "members": members.collect::<Value>(),
         })
     }
@@ -237,6 +252,7 @@ impl Configured for Pool {
             && self.strategy == new.strategy
             && self.load_window_seconds == new.load_window_seconds
             && self.offers == new.offers
+            && self.routing == new.routing
             && members
                 .map(|place| (&place.member, place.weight, place.limits))
                 .eq(new
@@ -263,6 +279,10 @@ impl Configured for Pool {
         let unknown = members::unknown(work, corp, &ids).await?;
         if !unknown.is_empty() {
             return Ok(Some(PoolRefused::Unknown(unknown)));
+        }
+        let missing = missing(work, corp, &new.routing.pools()).await?;
+        if !missing.is_empty() {
+            return Ok(Some(PoolRefused::NoPools(missing)));
         }
         if new.offers.is_none() {
             return Ok(None);
@@ -303,7 +323,7 @@ impl Configured for Pool {
         work: &mut Work,
         corp: &CorpId,
         id: &PoolId,
-    ) -> Result<Option<Vec<ChannelId>>, Error> {
+    ) -> Result<Option<PoolUsers>, Error> {
         let query = work
             .query(
                 "SELECT channel_id FROM channels WHERE corp_id = $1 AND pool_id = $2 AND deleted_at IS NULL
@@ -312,14 +332,23 @@ impl Configured for Pool {
             .bind(corp.as_str())
             .bind(id.as_str().to_owned());
         let channels = channel_ids(&work.fetch_all(query).await?)?;
-        Ok(Some(channels).filter(|channels| !channels.is_empty()))
+        let query = work
+            .query(
+                "SELECT pool_id FROM pools WHERE corp_id = $1 AND deleted_at IS NULL AND routing->'fallbacks' @> $2
+                 ORDER BY pool_id",
+            )
+            .bind(corp.as_str())
+            .bind(json!([{"pool": id}]));
+        let pools = pool_ids(&work.fetch_all(query).await?)?;
+        let users = PoolUsers { channels, pools };
+        Ok(Some(users).filter(|users| *users != PoolUsers::default()))
     }
 
     async fn remove(work: &mut Work, corp: &CorpId, id: &PoolId, now_ms: u64) -> Result<(), Error> {
         save_members(work, corp, id, &[]).await?;
         let query = work
             .query(
-                "UPDATE pools SET deleted_at = $3, updated_at = $3, version = version + 1
+                "UPDATE pools SET deleted_at = $3, updated_at = $3, version = version + 1, routing = NULL
                  WHERE corp_id = $1 AND pool_id = $2",
             )
             .bind(corp.as_str())
@@ -328,6 +357,27 @@ impl Configured for Pool {
         work.execute(query).await?;
         Ok(())
     }
+}
+
+/// Those of these pools that are not there; the others stay while the transaction lasts.
+async fn missing(work: &mut Work, corp: &CorpId, pools: &[PoolId]) -> Result<Vec<PoolId>, Error> {
+    if pools.is_empty() {
+        return Ok(Vec::new());
+    }
+    let query = work
+        .query(
+            "SELECT pool_id FROM pools WHERE corp_id = $1 AND pool_id = ANY($2) AND deleted_at IS NULL
+             ORDER BY pool_id FOR SHARE",
+        )
+        .bind(corp.as_str())
+        .bind(column(pools, |pool| pool.as_str().to_owned()));
+    let there = pool_ids(&work.fetch_all(query).await?)?;
+    let missing = pools.iter().filter(|pool| !there.contains(pool));
+    Ok(missing.cloned().collect())
+}
+
+fn pool_ids(rows: &[sqlx::postgres::PgRow]) -> Result<Vec<PoolId>, Error> {
+    rows.iter().map(|row| row.parsed("pool_id")).collect()
 }
 
 fn channel_ids(rows: &[sqlx::postgres::PgRow]) -> Result<Vec<ChannelId>, Error> {

@@ -1,5 +1,7 @@
 //! Everything that stands after one log entry: what a state can be made of when the log cannot be folded.
 
+use allocation::Plan;
+
 use super::*;
 
 /// What is open or waiting, in the order in which it was decided.
@@ -13,6 +15,8 @@ pub struct Standing {
     pub visits: HashMap<AllocationId, crate::Visit>,
     /// Who was asked before about those that are offered, or that a person must decide; in that order.
     pub tried: HashMap<AllocationId, Vec<MemberId>>,
+    /// Of those that more serve than their pool.
+    pub plans: HashMap<AllocationId, Plan>,
 }
 
 impl Allocations {
@@ -40,6 +44,7 @@ impl Allocations {
             ))
             .bind(corp.as_str());
         let open = read_all(&work.fetch_all(query).await?)?;
+        let plans = plans(&mut work, corp).await?;
         let visits = crate::visits::live(&mut work, corp).await?;
         let tried = crate::offers::tried(&mut work, corp).await?;
         work.roll_back().await?;
@@ -49,6 +54,22 @@ impl Allocations {
             open,
             visits,
             tried,
+            plans,
         }))
     }
+}
+
+async fn plans(work: &mut Work, corp: &CorpId) -> Result<HashMap<AllocationId, Plan>, Error> {
+    let query = work
+        .query_once(
+            "SELECT id, plan FROM allocations WHERE corp_id = $1 AND closed_at IS NULL AND plan IS NOT NULL",
+        )
+        .bind(corp.as_str());
+    let rows = work.fetch_all(query).await?;
+    let plan = |row: &PgRow| {
+        let plan = Plan::parse(row.value("plan")?);
+        let plan = plan.map_err(|problem| Error::unreadable("plan", problem))?;
+        Ok((AllocationId(row.value("id")?), plan))
+    };
+    rows.iter().map(plan).collect()
 }

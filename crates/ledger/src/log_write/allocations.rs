@@ -1,6 +1,6 @@
 //! The new allocations of a batch, and those among them that do not stand.
 
-use allocation::{AllocationId, CorpId, MemberId};
+use allocation::{AllocationId, CorpId, MemberId, Plan};
 
 use super::Conflict;
 use super::customers::Customers;
@@ -129,7 +129,7 @@ macro_rules! insert {
         concat!(
             "INSERT INTO allocations (corp_id, id, pool_id, customer_id, subject, member, holder, channel_id, source,
                 delivery, request_id, epoch, decided_at, assigned_at, settled_at, settled_as, closed_at,
-                close_reason, decided_seq, changed_seq, offer, offer_since, offer_until)
+                close_reason, decided_seq, changed_seq, offer, offer_since, offer_until, plan)
              SELECT $1, n.id, n.pool_id, n.customer_id, n.subject, n.member, n.holder, n.channel_id, n.source,
                 n.delivery, n.request_id, n.epoch, n.decided_at, n.assigned_at,
                 coalesce(n.settled_at, n.closed_at),
@@ -137,14 +137,15 @@ macro_rules! insert {
                 n.closed_at, n.close_reason, n.decided_seq, n.changed_seq,
                 CASE WHEN n.closed_at IS NULL THEN nullif(n.offer, '') END,
                 CASE WHEN n.closed_at IS NULL THEN n.offer_since END,
-                CASE WHEN n.closed_at IS NULL THEN n.offer_until END
+                CASE WHEN n.closed_at IS NULL THEN n.offer_until END,
+                n.plan
              FROM unnest($2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
                     $9::text[], $10::text[], $11::text[], $12::bigint[], $13::timestamptz[], $14::timestamptz[],
                     $15::timestamptz[], $16::text[], $17::timestamptz[], $18::text[], $19::bigint[], $20::bigint[],
-                    $21::text[], $22::timestamptz[], $23::timestamptz[])
+                    $21::text[], $22::timestamptz[], $23::timestamptz[], $24::text[])
                 AS n (id, pool_id, customer_id, subject, member, holder, channel_id, source, delivery, request_id,
                     epoch, decided_at, assigned_at, settled_at, settled_as, closed_at, close_reason, decided_seq,
-                    changed_seq, offer, offer_since, offer_until)",
+                    changed_seq, offer, offer_since, offer_until, plan)",
             $rest
         )
     };
@@ -212,4 +213,7 @@ fn insert(
     .bind(column(rows, |row| row.patch.offer()))
     .bind(column(rows, |row| row.patch.offer_since()))
     .bind(column(rows, |row| row.patch.offer_until()))
+    .bind(column(rows, |row| {
+        row.decided.plan.as_ref().map(Plan::text)
+    }))
 }

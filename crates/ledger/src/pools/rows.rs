@@ -3,7 +3,7 @@
 use allocation::{CorpId, Limits, MemberId, OfferRule, PoolId, Strategy, Weight};
 use sqlx::postgres::PgRow;
 
-use super::{NewPool, Pool, PoolMember, select};
+use super::{NewPool, Pool, PoolMember, Routing, select};
 use crate::Error;
 use crate::configured::Found;
 use crate::connection::Work;
@@ -44,14 +44,14 @@ pub(super) async fn save(
     let query = if found.is_some() {
         work.query(
             "UPDATE pools SET name = $3, strategy = $4, load_window_seconds = $5, version = $6, updated_at = $7,
-                offer_accept_seconds = $9, offer_tries = $10, deleted_at = NULL, created_at = CASE WHEN $8 THEN created_at ELSE $7 END
+                offer_accept_seconds = $9, offer_tries = $10, routing = $11, deleted_at = NULL, created_at = CASE WHEN $8 THEN created_at ELSE $7 END
              WHERE corp_id = $1 AND pool_id = $2",
         )
     } else {
         work.query(
             "INSERT INTO pools (corp_id, pool_id, name, strategy, load_window_seconds, version, created_at, updated_at,
-                offer_accept_seconds, offer_tries)
-             SELECT $1, $2, $3, $4, $5, $6, $7, $7, $9, $10 WHERE NOT $8 ON CONFLICT DO NOTHING",
+                offer_accept_seconds, offer_tries, routing)
+             SELECT $1, $2, $3, $4, $5, $6, $7, $7, $9, $10, $11 WHERE NOT $8 ON CONFLICT DO NOTHING",
         )
     };
     let query = query
@@ -67,7 +67,8 @@ pub(super) async fn save(
         .bind(
             new.offers
                 .map(|rule| i32::try_from(rule.tries).unwrap_or(i32::MAX)),
-        );
+        )
+        .bind(new.routing.column());
     Ok(work.execute(query).await? > 0)
 }
 
@@ -160,6 +161,7 @@ pub(super) fn read(row: &PgRow) -> Result<Pool, Error> {
         strategy,
         load_window_seconds: window.and_then(|seconds| u64::try_from(seconds).ok()),
         offers: read_offers(row)?,
+        routing: Routing::read(row)?,
         members: Vec::new(),
         version: row.number("version")?,
         created_ms: row.ms("created_at")?,

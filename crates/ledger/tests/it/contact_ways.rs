@@ -51,6 +51,7 @@ async fn put_pool(setup: &Setup, members: &[&str]) {
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
         offers: None,
+        routing: Default::default(),
         members: members.iter().map(|name| (member(name), one)).collect(),
         limits: Default::default(),
     };
@@ -74,6 +75,7 @@ async fn put_channel(setup: &Setup, slots: Option<u32>) -> Option<String> {
         states: Vec::new(),
         welcome: None,
         card: true,
+        needs: Vec::new(),
         visits: slots.map(|slots_per_member| Visits {
             slots_per_member,
             hold_seconds: 600,

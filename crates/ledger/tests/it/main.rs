@@ -22,6 +22,7 @@ mod outbox_flood;
 mod outbox_lost;
 mod pooler;
 mod retention;
+mod routing;
 mod setup;
 mod taken_back;
 mod transfers;

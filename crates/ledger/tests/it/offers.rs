@@ -412,6 +412,7 @@ async fn put_pool(setup: &Setup, offers: Option<OfferRule>) -> Put<ledger::Pool,
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
         offers,
+        routing: Default::default(),
         members: vec![(member("mA"), Weight::from_thousandths(1_000).unwrap())],
         limits: Default::default(),
     };
@@ -433,6 +434,7 @@ async fn put_channel(setup: &Setup, pages: bool) -> Put<ledger::Channel, Channel
         states: Vec::new(),
         welcome: None,
         card: true,
+        needs: Vec::new(),
         visits: pages.then_some(visits),
     };
     let channels = setup.ledger.channels();

@@ -110,6 +110,7 @@ pub(crate) fn decided(n: u64, to: Option<&str>) -> NewAllocation {
         delivery: None,
         request: None,
         echo: false,
+        plan: None,
     }
 }
 
