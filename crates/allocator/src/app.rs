@@ -84,6 +84,8 @@ pub struct CorpApp {
     pub hours_changed: Notify,
     /// See [`people::look_again`](crate::people::look_again).
     pub no_look_before_ms: AtomicU64,
+    /// See [`owners`](crate::reception::owners).
+    pub no_owners_before_ms: AtomicU64,
     pub faults: Faults,
     pub last_written: writer::Remembered,
     pub unrecorded: guard::Unrecorded,
@@ -169,6 +171,7 @@ impl App {
                 hours: hours::Known::default(),
                 hours_changed: Notify::new(),
                 no_look_before_ms: AtomicU64::new(0),
+                no_owners_before_ms: AtomicU64::new(0),
                 faults: Faults::default(),
                 last_written: writer::Remembered::default(),
                 unrecorded: guard::Unrecorded::default(),

@@ -1,7 +1,7 @@
 //! Group `decide`: each delivery becomes a step, the steps of a batch become a few script calls, and only then is the
 //! batch acknowledged. Nothing here needs Postgres or WeCom, so neither can stop a decision; the one exception are
-//! deliveries that were read before, because their decision may be in the ledger already. (A State that nobody knows is
-//! looked up in Postgres, if that answers at once.)
+//! deliveries that were read before, because their decision may be in the ledger already. (A State that nobody knows, and
+//! who had a customer of a sticky pool, is looked up in Postgres, if that answers at once.)
 
 pub mod dirty;
 mod marks;
@@ -24,7 +24,10 @@ use crate::{
     backoff::Backoff,
     people,
     poison::{self, Failure, Work},
-    reception::intake::{self, Arrival, Places, Step},
+    reception::{
+        intake::{self, Arrival, Places, Step},
+        owners,
+    },
 };
 use turn::{Origin, Turn};
 
@@ -173,6 +176,7 @@ pub async fn decide_again(
     if steps.iter().any(Step::is_of_unknown_state) && people::look_again(app, corp).await {
         steps = self::steps(app, corp, batch);
     }
+    owners::give_plans(app, corp, &mut steps).await;
     let mut turn = Turn::default();
     for (delivery, step) in batch.iter().zip(steps) {
         let id = delivery.id.to_string();

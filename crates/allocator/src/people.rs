@@ -5,13 +5,13 @@
 //! and after, so that of two writers at once the later one's word stands.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
-use allocation::{MemberId, PoolConfig, PoolId, ScheduleId, model::MemberView};
-use ledger::{Pool, PoolVersion};
+use allocation::{MemberId, PoolConfig, PoolId, ScheduleId, SetSkills, Skill, model::MemberView};
+use ledger::{Member, Pool, PoolVersion};
 use metrics::counter;
 use tokio_util::sync::CancellationToken;
 
@@ -221,9 +221,11 @@ pub async fn sync_at(app: &App, corp: &CorpApp, now_ms: Option<u64>) -> Result<S
         views.iter().map(|view| (&view.member, view)).collect();
     let at_ms = now_ms.unwrap_or_else(|| app.now_ms());
     let days = Days::of(app, corp, &members, at_ms).await?;
+    let skills = corp.roster.skills(&ids).await?;
     let mut told = 0;
-    for member in &members {
-        if days.differs(member, views.get(&member.member).copied()) {
+    for (member, skills) in members.iter().zip(&skills) {
+        let differs = days.differs(member, views.get(&member.member).copied());
+        if differs || member.skills != *skills {
             tell_member_at(app, corp, &member.member, now_ms).await?;
             told += 1;
         }
@@ -252,7 +254,7 @@ fn pool_differs(pool: &PoolVersion, there: Option<roster::PoolVersion>) -> bool 
     }
 }
 
-/// Tells Redis a member's limits and block.
+/// Tells Redis a member's limits, block and skills.
 pub async fn tell_member(app: &App, corp: &CorpApp, member: &MemberId) -> Result<(), Error> {
     tell_member_at(app, corp, member, None).await
 }
@@ -269,11 +271,27 @@ async fn tell_member_at(
         let at_ms = now_ms.unwrap_or_else(|| app.now_ms());
         let change = limits::change(app, corp, &now, at_ms).await?;
         corp.roster.set_member(change, &payload(), now_ms).await?;
+        tell_skills(corp, &now, now_ms).await?;
         corp.log_grew.notify_one();
         let after = app.ledger.members().get(&corp.id, member).await?;
         known = after.filter(|after| {
             after.version != now.version || after.is_counted_in_pool != now.is_counted_in_pool
         });
+    }
+    Ok(())
+}
+
+/// Nothing is told of those whose skills Redis knows, as most have none. Whoever tells an older word than this one's reads
+/// the ledger once more afterwards, and corrects it.
+async fn tell_skills(corp: &CorpApp, member: &Member, now_ms: Option<u64>) -> Result<(), Error> {
+    let id = std::slice::from_ref(&member.member);
+    let known: Option<BTreeSet<Skill>> = corp.roster.skills(id).await?.pop();
+    if known.unwrap_or_default() != member.skills {
+        let change = SetSkills {
+            member: member.member.clone(),
+            skills: member.skills.clone(),
+        };
+        corp.roster.set_skills(change, &payload(), now_ms).await?;
     }
     Ok(())
 }
@@ -327,7 +345,9 @@ pub(crate) fn config(pool: Pool) -> Result<PoolConfig, allocation::Error> {
         .into_iter()
         .map(|member| (member.member, member.weight));
     let config = PoolConfig::new(pool.id, pool.version, pool.strategy, members)?;
-    Ok(config.with_limits(limits).with_offers(pool.offers))
+    let drip_ms = pool.routing.drip_seconds.map(|seconds| seconds * 1_000);
+    let config = config.with_limits(limits).with_offers(pool.offers);
+    Ok(config.with_drip(drip_ms))
 }
 
 async fn tell_members_of(
@@ -347,8 +367,11 @@ async fn tell_members_of(
         views.iter().map(|view| (&view.member, view)).collect();
     let at_ms = now_ms.unwrap_or_else(|| app.now_ms());
     let days = Days::of(app, corp, &members, at_ms).await?;
-    for member in &members {
-        if days.differs(member, views.get(&member.member).copied()) {
+    let ids: Vec<MemberId> = members.iter().map(|member| member.member.clone()).collect();
+    let skills = corp.roster.skills(&ids).await?;
+    for (member, skills) in members.iter().zip(&skills) {
+        let differs = days.differs(member, views.get(&member.member).copied());
+        if differs || member.skills != *skills {
             tell_member_at(app, corp, &member.member, now_ms).await?;
         }
     }

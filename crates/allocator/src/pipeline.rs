@@ -12,6 +12,9 @@
 //! | [`reception::tasks`] | waiting customers → free members; loads whose window passed, and what the ledger refused → closed | heals lost wake-ups and writers that died |
 //! | [`reception::sweep`] | visits whose time is over → expired | an end is once, in one script call |
 //! | [`reception::reclaim`] | offers whose time is over, or whose member has gone → the next member, or a person | an offer moves once, in one script call |
+//! | [`reception::advance`] | plans of those who wait, when they go on → other pools, fewer skills, a person | a step opens once, in one script call |
+//! | [`reception::drip`] | pools that hand out slowly, when the next is due → free members | the script holds the time |
+//! | [`reception::alerts`] | who waits too long → figures, a warning | only reads |
 //! | [`reception::slots`] | channels with a page → contact ways at WeCom → slots in the roster, pictures | the intent is written before the call; a lost answer is looked up |
 //! | [`people`] | pools, members, channels → roster | versions compared; truth is Postgres |
 //! | [`people::hours`] | schedules, leaves, what was said → presence | leases are short and end with the hours; sent twice is sent once |
@@ -73,6 +76,23 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
             corp,
             stop,
             reception::reclaim::run,
+        );
+        keep(
+            &mut loops,
+            "advance",
+            app,
+            corp,
+            stop,
+            reception::advance::run,
+        );
+        keep(&mut loops, "drip", app, corp, stop, reception::drip::run);
+        keep(
+            &mut loops,
+            "alerts",
+            app,
+            corp,
+            stop,
+            reception::alerts::run,
         );
         keep(&mut loops, "slots", app, corp, stop, reception::slots::run);
         keep(&mut loops, "people", app, corp, stop, people::run);

@@ -20,6 +20,7 @@ use crate::{
     payload::{Context, Payload},
     reception::{
         intake::{self, Pair, Step, WECOM},
+        owners,
         visits::{Visitor, VisitorKind},
     },
 };
@@ -155,7 +156,7 @@ pub async fn read_pair(app: &App, corp: &CorpApp, pair: &Pair) -> Result<(), Err
             if is_news(latest, relation.createtime, since)
                 || is_seen(app, corp, customer.visitor).await?
             {
-                decide(corp, pair, relation, customer).await?;
+                decide(app, corp, pair, relation, customer).await?;
             }
         }
         None => ended(app, corp, subject, &member, &rows).await?,
@@ -211,6 +212,7 @@ async fn is_seen(app: &App, corp: &CorpApp, visitor: Option<SubjectKey>) -> Resu
 }
 
 async fn decide(
+    app: &App,
     corp: &CorpApp,
     pair: &Pair,
     relation: &FollowUser,
@@ -239,7 +241,10 @@ async fn decide(
         };
         payload.text()
     };
-    match intake::asks(lead, allocation, subject, holder, context) {
+    let mut asked = [intake::asks(lead, allocation, subject, holder, context)];
+    owners::give_plans(app, corp, &mut asked).await;
+    let [asked] = asked;
+    match asked {
         Step::Decide { request, context } => {
             let payload = payload(context);
             corp.roster.decide(vec![request], &payload, None).await?;

@@ -2,7 +2,7 @@
 
 use allocation::{
     AllocationId, ChannelId, Decision, MemberId, PoolId, REQUEST_MEMORY_MS, Request, RequestId,
-    SubjectKey,
+    Skill, SubjectKey,
 };
 use axum::{
     extract::FromRequestParts,
@@ -25,12 +25,17 @@ use super::{
     idempotent,
     ids::SubjectKind,
     problem::Problem,
+    routing,
     validate::Fields,
     when::When,
 };
 use crate::{
     payload::{Context, Payload},
-    reception::intake::WECOM,
+    people,
+    reception::{
+        intake::WECOM,
+        owners::{self, Wish},
+    },
 };
 
 /// Its own: the Idempotency-Key is the request id that Redis remembers.
@@ -61,6 +66,34 @@ struct NewAllocation {
     /// The member who has the customer at WeCom already; only of a customer of kind `wecom`. If another one is chosen, the
     /// customer is transferred.
     holder: Option<String>,
+    /// Skills that a member must have, beside those that the channel needs: together at most 8.
+    #[serde(default)]
+    #[schema(max_items = 8)]
+    needs: Vec<String>,
+    /// This member, if he is in one of the pools that serve, is free and has the skills; else whoever is next.
+    prefer: Option<String>,
+}
+
+impl NewAllocation {
+    /// The whole request as text. Of what is not said nothing is in it, so that a repeated request of a version that did
+    /// not know it is the same.
+    fn printed(&self) -> String {
+        let Self {
+            subject,
+            channel,
+            pool,
+            holder,
+            needs,
+            prefer,
+        } = self;
+        let mut printed = format!(
+            "NewAllocation {{ subject: {subject:?}, channel: {channel:?}, pool: {pool:?}, holder: {holder:?} }}"
+        );
+        if !needs.is_empty() || prefer.is_some() {
+            printed.push_str(&format!(" needs: {needs:?}, prefer: {prefer:?}"));
+        }
+        printed
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -118,10 +151,11 @@ async fn create(
     Key(key): Key,
     Json(new): Json<NewAllocation>,
 ) -> Result<Response, Problem> {
-    let asked = Asked::check(&ctx, new, key).await?;
+    let mut asked = Asked::check(&ctx, new, key).await?;
     if let Some(decision) = asked.known(&ctx).await? {
         return asked.answer(&ctx, &decision, true).await;
     }
+    asked.plan(&ctx).await;
     let context = Context {
         source: "api".to_owned(),
         subject_kind: asked.kind.clone(),
@@ -169,6 +203,9 @@ struct Asked {
     channel: Option<ChannelId>,
     holder: Option<String>,
     request: Request,
+    /// With those of the channel.
+    needs: Vec<Skill>,
+    prefer: Option<MemberId>,
     /// Of the whole request; half of the id of the allocation it makes.
     print: [u8; 8],
 }
@@ -176,12 +213,14 @@ struct Asked {
 impl Asked {
     async fn check(ctx: &Ctx, new: NewAllocation, key: Option<RequestId>) -> Result<Self, Problem> {
         let mut fields = Fields::default();
-        let printed = format!("{new:?}");
+        let printed = new.printed();
         let NewAllocation {
             subject: Subject { kind, id },
             channel,
             pool,
             holder,
+            needs,
+            prefer,
         } = new;
         fields.parse::<SubjectKind>("/subject/kind", &kind);
         fields.subject_id("/subject/id", &id);
@@ -206,9 +245,16 @@ impl Asked {
                 "give the channel or the pool, one of the two",
             );
         }
+        let prefer = prefer
+            .as_deref()
+            .and_then(|member| fields.parse::<MemberId>("/prefer", member));
+        let mut needs_of_channel = Vec::new();
         let pool = match (channel_id.as_ref(), pool_id) {
             (Some(channel), _) => match pool_of(ctx, channel).await? {
-                Some(pool) => Some(pool),
+                Some((pool, needs)) => {
+                    needs_of_channel = needs;
+                    Some(pool)
+                }
                 None => {
                     fields.wrong(
                         "/channel",
@@ -220,6 +266,7 @@ impl Asked {
             },
             (None, pool) => pool,
         };
+        let needs = routing::needs_with(&mut fields, &needs, &needs_of_channel);
         fields.check()?;
         let pool = pool.ok_or_else(|| Problem::not_found("pool"))?;
         let mut print = [0; 8];
@@ -245,8 +292,26 @@ impl Asked {
             channel: channel_id,
             holder,
             request,
+            needs,
+            prefer,
             print,
         })
+    }
+
+    /// A pool that this process has not heard of was perhaps made a moment ago, elsewhere.
+    async fn plan(&mut self, ctx: &Ctx) {
+        let (app, corp) = (&ctx.app, &ctx.corp);
+        if !corp.routes().pools.contains_key(&self.request.pool) {
+            people::look_again(app, corp).await;
+        }
+        let wish = Wish {
+            pool: self.request.pool.clone(),
+            subject: self.request.subject,
+            channel: None,
+            needs: self.needs.clone(),
+            prefer: self.prefer.clone(),
+        };
+        self.request.plan = owners::plans(app, corp, &[wish]).await.pop().flatten();
     }
 
     /// What this request id was answered before: in the last 24 h by Redis, earlier by the ledger.
@@ -408,16 +473,11 @@ fn printed_id(print: &[u8; 8]) -> Uuid {
     Uuid::from_bytes(bytes)
 }
 
-/// From memory; a channel that is not there may have been made a moment ago, elsewhere.
-async fn pool_of(ctx: &Ctx, channel: &ChannelId) -> Result<Option<PoolId>, Problem> {
+/// Its pool and what it needs. From memory; a channel that is not there may have been made a moment ago, elsewhere.
+async fn pool_of(ctx: &Ctx, channel: &ChannelId) -> Result<Option<(PoolId, Vec<Skill>)>, Problem> {
     if let Some(known) = ctx.corp.routes().channels.get(channel) {
-        return Ok(Some(known.pool.clone()));
+        return Ok(Some((known.pool.clone(), known.needs.clone())));
     }
-    Ok(ctx
-        .app
-        .ledger
-        .channels()
-        .get(ctx.id(), channel)
-        .await?
-        .map(|channel| channel.pool))
+    let channel = ctx.app.ledger.channels().get(ctx.id(), channel).await?;
+    Ok(channel.map(|channel| (channel.pool, channel.needs)))
 }

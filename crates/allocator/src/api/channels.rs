@@ -18,11 +18,12 @@ use super::{
     extract::{Json, Path, Query},
     page::{List, list_query},
     problem::{Details, Problem},
+    routing::{self, needs},
     validate::{self, Fields},
     welcome::WelcomeMessage,
     when::When,
 };
-use crate::{people, reception::routes};
+use crate::{people, reception::routes as places};
 
 const MOST_STATES: usize = 100;
 /// A contact way's State has at most 30 characters, an acquisition link's at most 64 bytes.
@@ -56,6 +57,11 @@ struct PutChannel {
     #[serde(default = "yes")]
     #[schema(default = true)]
     card: bool,
+    /// Skills that a member must have to get its customers, all of them. What the pool says of `relax` and `fallbacks` holds for
+    /// them.
+    #[serde(default)]
+    #[schema(max_items = 8)]
+    needs: Vec<String>,
     /// Its public page; null: it has none. Not with a pool that asks its members first.
     visits: Option<ChannelVisits>,
 }
@@ -93,6 +99,7 @@ struct ChannelView {
     #[schema(required)]
     welcome: Option<WelcomeMessage>,
     card: bool,
+    needs: Vec<String>,
     #[schema(required)]
     visits: Option<ChannelVisits>,
     /// Names the public page; made once, with the first `visits`, and kept.
@@ -114,7 +121,7 @@ impl From<Channel> for ChannelView {
             title: visits.title,
         });
         let code = channel.public_code.as_deref();
-        let public_url = code.filter(|_| visits.is_some()).map(routes::public_path);
+        let public_url = code.filter(|_| visits.is_some()).map(places::public_path);
         Self {
             visits,
             public_url,
@@ -128,6 +135,7 @@ impl From<Channel> for ChannelView {
                 .welcome
                 .and_then(|welcome| serde_json::from_value(welcome).ok()),
             card: channel.card,
+            needs: routing::names(&channel.needs),
             version: channel.version,
             created_at: When(channel.created_ms),
             updated_at: When(channel.updated_ms),
@@ -308,6 +316,7 @@ fn check(wanted: &PutChannel) -> Result<NewChannel, Problem> {
     if let Some(welcome) = &wanted.welcome {
         welcome.check("/welcome", &mut fields);
     }
+    let needs = needs(&mut fields, &wanted.needs);
     let visits = wanted
         .visits
         .as_ref()
@@ -325,6 +334,7 @@ fn check(wanted: &PutChannel) -> Result<NewChannel, Problem> {
             states: wanted.states.clone(),
             welcome,
             card: wanted.card,
+            needs,
             visits,
         }),
         _ => Err(fields

@@ -1,7 +1,7 @@
 //! Why an allocation came to whom it came to, from the log alone.
 
 use allocation::{
-    AllocationId, MemberId,
+    AllocationId, MemberId, Skill,
     explain::{self, Explanation},
 };
 use ledger::Allocation;
@@ -47,8 +47,14 @@ struct DecisionView {
     operation: &'static str,
     /// `decided`, `visited`, `woken`, `reassigned`, `moved_on` (an offer came to nothing), `confirmed`, `kept`.
     what: &'static str,
+    /// That was asked.
     pool: String,
-    /// Version of the pool's configuration that was in force; null: the pool is no more.
+    /// That served, if it is another one, as a fallback; null: the same.
+    #[schema(required)]
+    source: Option<String>,
+    /// Skills that a member had to have.
+    needs: Vec<String>,
+    /// Version of the configuration of the pool that served; null: the pool is no more.
     #[schema(required)]
     policy: Option<u64>,
     /// `weighted_round_robin`, `least_load`.
@@ -59,13 +65,14 @@ struct DecisionView {
     chosen: Option<String>,
     /// What decided, in order. Of a pool: `earliest_deadline` (of those with credit, whose credit would reach a whole
     /// customer first), `most_credit` (nobody had credit), `least_load`. Before it: `longest_waiting_woken`,
-    /// `reassigned`, `offer_over`. Without the pool: `named`, `held`, `late`, `mismatched`, `direct`, `kept`.
+    /// `reassigned`, `offer_over`. Instead of it: `preferred` (whoever asked wanted him, or he had the customer before, or
+    /// the customer always comes to him). Without the pool: `named`, `held`, `late`, `mismatched`, `direct`, `kept`.
     rules: Vec<&'static str>,
     #[schema(required)]
     tie: Option<TieView>,
     #[schema(required)]
     waits: Option<WaitsView>,
-    /// All members of the pool at that moment.
+    /// All members of the pool that served, at that moment.
     candidates: Vec<CandidateView>,
 }
 
@@ -108,7 +115,7 @@ struct CandidateView {
     #[schema(required)]
     due_in: Option<f64>,
     /// The first that kept him out: `left_out`, `weight_zero`, `away`, `blocked`, `cap`, `hour_limit`, `day_limit`,
-    /// `pool_cap`, `pool_hour_limit`, `pool_day_limit`; null: he could be chosen.
+    /// `pool_cap`, `pool_hour_limit`, `pool_day_limit`, `skills`; null: he could be chosen.
     #[schema(required)]
     filter: Option<&'static str>,
 }
@@ -218,6 +225,8 @@ fn view(ctx: &Ctx, found: Explanation) -> DecisionView {
         operation: found.op,
         what: found.what.as_str(),
         pool: found.pool.to_string(),
+        source: found.source.map(String::from),
+        needs: found.needs.iter().map(Skill::to_string).collect(),
         policy: found.pool_version,
         strategy: found.strategy.map(allocation::Strategy::as_str),
         chosen: found.chosen.as_ref().map(userid),

@@ -2,7 +2,7 @@
 //! they are of few characters. What Redis and Postgres can hold is wider (`allocation::id`), because WeCom's events and
 //! the log are read as they are.
 
-use allocation::{CalendarId, ChannelId, MemberId, PoolId, Reason, ScheduleId};
+use allocation::{CalendarId, ChannelId, MemberId, PoolId, Reason, ScheduleId, Skill};
 
 /// Longest of all of them, bytes.
 const LONGEST: usize = 64;
@@ -47,6 +47,15 @@ ids! {
     Reason: "a short code such as on_leave (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
 }
 
+/// For people to read, not for paths: `lang:en`, `普通话`. In small letters, whatever is written.
+impl Id for Skill {
+    const RULE: &'static str = "a skill such as lang:en (1 to 64 letters, digits and _ - . :)";
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
 /// Whose id a customer's outside id is: `wecom`, or a source of the caller's. In small letters: `WeCom` would be
 /// another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +72,7 @@ impl Id for SubjectKind {
 
 #[cfg(test)]
 mod tests {
-    use allocation::{ChannelId, MemberId, PoolId, Reason};
+    use allocation::{ChannelId, MemberId, PoolId, Reason, Skill};
 
     use super::{Id, SubjectKind};
 
@@ -104,5 +113,22 @@ mod tests {
         check::<ChannelId>(&["poster-7"], &["a@b"]);
         check::<Reason>(&["on_leave"], &["on leave"]);
         check::<SubjectKind>(&["wecom", "crm-2"], &["WeCom"]);
+    }
+
+    #[test]
+    fn skills_are_of_any_script_and_in_small_letters() {
+        for (text, kept) in [
+            ("lang:EN", "lang:en"),
+            ("普通话", "普通话"),
+            ("_v.1-x", "_v.1-x"),
+        ] {
+            assert_eq!(Skill::read(text).unwrap().as_str(), kept);
+        }
+        let long = "a".repeat(65);
+        for text in [
+            "", " ", "a b", " a", "a\n", "a,b", "{a}", "a/b", "a\u{1a}b", &long,
+        ] {
+            assert!(Skill::read(text).is_none(), "{text:?}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Members: people who can be given customers.
 
-use allocation::{MemberId, PoolId, Reason, ScheduleId, model::MemberView as State};
+use allocation::{MAX_SKILLS, MemberId, PoolId, Reason, ScheduleId, model::MemberView as State};
 use ledger::{Member, MemberFilter, NewMember, NoSchedule, PresenceMode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,6 +14,7 @@ use super::{
     extract::{Json, Path, Query},
     page::{List, list_query},
     problem::{Details, Problem},
+    routing,
     validate::{self, Fields},
     when::When,
 };
@@ -46,6 +47,11 @@ struct PutMember {
     #[serde(default)]
     #[schema(default = "auto")]
     presence_mode: ModeName,
+    /// What he can do or is, such as `lang:en` or `vip`: letters, digits and _ - . :, in small letters. Channels, pools and
+    /// requests ask for them by the same words; a word that is nobody's is no error.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    skills: Vec<String>,
 }
 
 /// How a member with a schedule comes on within his hours.
@@ -93,6 +99,7 @@ struct MemberView {
     #[schema(required)]
     schedule: Option<String>,
     presence_mode: ModeName,
+    skills: Vec<String>,
     /// What Redis knows of him now; null while it cannot be asked.
     #[schema(required)]
     state: Option<MemberState>,
@@ -227,6 +234,7 @@ async fn put(
         .schedule
         .as_deref()
         .and_then(|id| fields.parse::<ScheduleId>("/schedule", id));
+    let skills = routing::skills(&mut fields, "/skills", &wanted.skills, MAX_SKILLS);
     fields.check()?;
     let new = NewMember {
         userid: path.userid,
@@ -236,6 +244,7 @@ async fn put(
         blocked,
         schedule,
         presence_mode: wanted.presence_mode.into(),
+        skills: skills.into_iter().collect(),
     };
     let put = ctx
         .app
@@ -309,6 +318,7 @@ fn view(member: Member, states: Option<&[State]>, now_ms: u64) -> MemberView {
         blocked: member.blocked.map(String::from),
         schedule: member.schedule.map(String::from),
         presence_mode: member.presence_mode.into(),
+        skills: routing::names(&member.skills),
         state,
         version: member.version,
         created_at: When(member.created_ms),

@@ -39,12 +39,14 @@ pub mod problem;
 mod quotas;
 mod read;
 mod reports;
+mod routing;
 mod schedules;
 mod shortfall;
 mod transfers;
 mod tree;
 mod validate;
 mod visits;
+mod waiting;
 mod welcome;
 pub(crate) mod when;
 pub mod work;
@@ -109,6 +111,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(shortfall::routes())
         .merge(transfers::routes())
         .merge(visits::more_routes())
+        .merge(waiting::routes())
         .route_layer(middleware::from_fn_with_state(
             api.clone(),
             idempotent::answer_again,

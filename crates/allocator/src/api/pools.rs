@@ -9,7 +9,7 @@ use allocation::{
     ChannelId, Limits, MAX_MEMBERS, MAX_WEIGHTS, MemberId, OfferRule, PoolId, Strategy,
 };
 use axum::http::StatusCode;
-use ledger::{NewPool, Pool, PoolRefused};
+use ledger::{NewPool, Pool, PoolRefused, PoolUsers};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -23,6 +23,7 @@ use super::{
     extract::{Json, Path, Query},
     page::{List, list_query},
     problem::{Details, Problem},
+    routing::{self, PoolFallback, PoolRelax, PoolSticky, PutRouting},
     validate::{self, Fields, JsonWeight},
     when::When,
 };
@@ -82,6 +83,27 @@ struct PutPool {
     /// A member is asked first and may decline; null: he is given the customer at once. Not with a channel that has a public
     /// page.
     offers: Option<PoolOffers>,
+    /// Other pools that serve, each from its time on; at most 7, and with the times in `relax` at most 7 steps.
+    #[serde(default)]
+    #[schema(max_items = 7)]
+    fallbacks: Vec<PoolFallback>,
+    /// Skills that are done without after a while, here and in the fallbacks that begin later.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    relax: Vec<PoolRelax>,
+    /// Null: whose a customer was before makes no difference.
+    sticky: Option<PoolSticky>,
+    /// While somebody waits each member is given about one customer in this time, so that whoever comes first in the morning
+    /// does not get all who waited; null: as many as he may have.
+    #[schema(minimum = 1, maximum = 86_400)]
+    drip_seconds: Option<u64>,
+    /// Who waits longer is counted and warned of; null: nobody is.
+    #[schema(minimum = 1, maximum = 2_592_000)]
+    alert_after_seconds: Option<u64>,
+    /// Who waits longer leaves the list, and a person must decide; null: he waits on. Visitors of a page are never left to a
+    /// person.
+    #[schema(minimum = 1, maximum = 2_592_000)]
+    person_after_seconds: Option<u64>,
     /// Known members, each once; at most 10,000, with at most 16 distinct weights above 0.
     members: Vec<PutPoolMember>,
 }
@@ -159,6 +181,16 @@ struct PoolView {
     load_window_seconds: Option<u64>,
     #[schema(required)]
     offers: Option<PoolOffers>,
+    fallbacks: Vec<PoolFallback>,
+    relax: Vec<PoolRelax>,
+    #[schema(required)]
+    sticky: Option<PoolSticky>,
+    #[schema(required)]
+    drip_seconds: Option<u64>,
+    #[schema(required)]
+    alert_after_seconds: Option<u64>,
+    #[schema(required)]
+    person_after_seconds: Option<u64>,
     members: Vec<PoolMemberView>,
     version: u64,
     created_at: When,
@@ -198,6 +230,17 @@ impl From<Pool> for PoolView {
             strategy: pool.strategy.into(),
             load_window_seconds: pool.load_window_seconds,
             offers: pool.offers.map(PoolOffers::from),
+            fallbacks: pool
+                .routing
+                .fallbacks
+                .iter()
+                .map(PoolFallback::from)
+                .collect(),
+            relax: pool.routing.relax.iter().map(PoolRelax::from).collect(),
+            sticky: pool.routing.sticky.map(PoolSticky::from),
+            drip_seconds: pool.routing.drip_seconds,
+            alert_after_seconds: pool.routing.alert_after_seconds,
+            person_after_seconds: pool.routing.person_after_seconds,
             members: members.collect(),
             version: pool.version,
             created_at: When(pool.created_ms),
@@ -255,7 +298,7 @@ async fn put(
     Json(wanted): Json<PutPool>,
 ) -> Result<Versioned<PoolView>, Problem> {
     let id = path.id()?;
-    let new = check(&wanted)?;
+    let new = check(&id, &wanted)?;
     let put = ctx
         .app
         .ledger
@@ -264,6 +307,7 @@ async fn put(
         .await?;
     let answer = etag::put(put, version, |refused| match refused {
         PoolRefused::Unknown(unknown) => unknown_members(&wanted, &unknown),
+        PoolRefused::NoPools(unknown) => routing::unknown_pools(&wanted.fallbacks, &unknown),
         PoolRefused::Visits(channels) => has_pages(&channels),
     })?;
     tell(&ctx, &id).await;
@@ -293,16 +337,29 @@ async fn delete(
         .pools()
         .delete(ctx.id(), &id, condition, &ctx.trail(None))
         .await?;
-    let gone = etag::deleted(deleted, "pool", version, |channels| {
-        let names: Vec<&str> = channels.iter().map(ChannelId::as_str).collect();
-        let detail = format!(
-            "Channels lead to it: {}. Point them to another pool first.",
-            names.join(", ")
-        );
-        Problem::conflict("pool_in_use", detail).with_current(json!({"channels": names}))
-    })?;
+    let gone = etag::deleted(deleted, "pool", version, |users| in_use(&users))?;
     tell(&ctx, &id).await;
     Ok(gone)
+}
+
+fn in_use(users: &PoolUsers) -> Problem {
+    let channels: Vec<&str> = users.channels.iter().map(ChannelId::as_str).collect();
+    let pools: Vec<&str> = users.pools.iter().map(PoolId::as_str).collect();
+    let mut detail = Vec::new();
+    if !channels.is_empty() {
+        let channels = channels.join(", ");
+        detail.push(format!(
+            "Channels lead to it: {channels}. Point them to another pool first."
+        ));
+    }
+    if !pools.is_empty() {
+        let pools = pools.join(", ");
+        detail.push(format!(
+            "It is a fallback of pools: {pools}. Take it out of theirs first."
+        ));
+    }
+    Problem::conflict("pool_in_use", detail.join(" "))
+        .with_current(json!({"channels": channels, "pools": pools}))
 }
 
 fn version(pool: &Pool) -> u64 {
@@ -322,12 +379,16 @@ impl PoolPath {
 
 /// Redis is told at once. If it cannot be, the loop in `people` does it: the change itself is safe.
 async fn tell(ctx: &Ctx, id: &PoolId) {
+    // How it routes is in this process's memory, as channels are: the others know it with their next comparison.
+    if let Err(error) = people::refresh(&ctx.app, &ctx.corp).await {
+        tracing::warn!(corp = %ctx.id(), pool = %id, error = %error, "pools are read anew later");
+    }
     if let Err(error) = people::tell_pool(&ctx.app, &ctx.corp, id).await {
         tracing::warn!(corp = %ctx.id(), pool = %id, error = %error, "Redis learns of the pool later");
     }
 }
 
-fn check(wanted: &PutPool) -> Result<NewPool, Problem> {
+fn check(id: &PoolId, wanted: &PutPool) -> Result<NewPool, Problem> {
     let mut fields = Fields::default();
     let name = fields.name("/name", &wanted.name);
     fields.range(
@@ -381,6 +442,18 @@ fn check(wanted: &PutPool) -> Result<NewPool, Problem> {
         );
         fields.wrong("/members", "too_many_weights", message);
     }
+    let routing = routing::check(
+        id,
+        PutRouting {
+            fallbacks: &wanted.fallbacks,
+            relax: &wanted.relax,
+            sticky: wanted.sticky.as_ref(),
+            drip_seconds: wanted.drip_seconds,
+            alert_after_seconds: wanted.alert_after_seconds,
+            person_after_seconds: wanted.person_after_seconds,
+        },
+        &mut fields,
+    );
     fields.check()?;
     let strategy = wanted.strategy.into();
     Ok(NewPool {
@@ -388,6 +461,7 @@ fn check(wanted: &PutPool) -> Result<NewPool, Problem> {
         strategy,
         load_window_seconds: wanted.load_window_seconds,
         offers,
+        routing,
         members,
         limits,
     })

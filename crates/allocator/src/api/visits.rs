@@ -16,6 +16,7 @@ use super::{
     docs::Refusals,
     extract::{Json, Path},
     problem::Problem,
+    routing,
     validate::{self, Fields},
     when::When,
 };
@@ -23,7 +24,7 @@ use crate::{
     payload::Payload,
     reception::{
         slots,
-        visits::{self, Visited, Visitor, VisitorKind},
+        visits::{self, Visited, Visitor, VisitorKind, Wanted},
     },
 };
 
@@ -73,6 +74,12 @@ struct NewVisitor {
 #[serde(deny_unknown_fields)]
 struct NewVisit {
     visitor: NewVisitor,
+    /// Skills that a member must have, beside those that the channel needs: together at most 8.
+    #[serde(default)]
+    #[schema(max_items = 8)]
+    needs: Vec<String>,
+    /// This member, if he is in one of the pools that serve, is free and has the skills; else whoever is next.
+    prefer: Option<String>,
 }
 
 /// What he is to see.
@@ -120,7 +127,14 @@ async fn create(
     let channel: ChannelId = validate::in_path("channel_id", &path.channel_id)?;
     let mut fields = Fields::default();
     fields.subject_id("/visitor/id", &new.visitor.id);
+    let routes = ctx.corp.routes();
+    let of_channel = routes.channels.get(&channel);
+    let of_channel = of_channel.map_or(&[][..], |channel| &channel.needs[..]);
+    let needs = routing::needs_with(&mut fields, &new.needs, of_channel);
+    let prefer = new.prefer.as_deref();
+    let prefer = prefer.and_then(|member| fields.parse::<MemberId>("/prefer", member));
     fields.check()?;
+    let wanted = Wanted { needs, prefer };
     let visitor = Visitor {
         kind: match new.visitor.kind {
             WechatId::Unionid => VisitorKind::Unionid,
@@ -128,7 +142,7 @@ async fn create(
         },
         id: new.visitor.id,
     };
-    let visited = visits::visit(&ctx.app, &ctx.corp, &channel, &visitor).await;
+    let visited = visits::visit(&ctx.app, &ctx.corp, &channel, &visitor, wanted).await;
     let visited = visited.map_err(|error| match error {
         visits::Error::NotReady => ctx.roster(roster::Error::NotReady),
         visits::Error::Roster(error) => ctx.roster(error),

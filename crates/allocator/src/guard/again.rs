@@ -96,11 +96,13 @@ fn is_for_again(entry: &LogEntry) -> bool {
         Op::Note => entry.payload.is_some(),
         Op::Presence(_)
         | Op::SetMember(_)
+        | Op::SetSkills(_)
         | Op::SetPool(_)
         | Op::RemovePool { .. }
         | Op::Wake { .. }
         | Op::Expire { .. }
         | Op::Reclaim { .. }
+        | Op::Advance { .. }
         | Op::SetSlots(_)
         | Op::Rebuilt { .. } => false,
     }

@@ -132,6 +132,12 @@ async fn pools(app: &App, corp: &CorpApp) -> Result<Vec<allocation::PoolConfig>,
 
 /// An allocation that began as a visit is the visitor's until the callback says who he is.
 fn view(row: Allocation, standing: &mut Standing) -> model::AllocationView {
+    let plan = standing.plans.remove(&row.id);
+    let route = plan.map(|plan| model::RouteView {
+        plan,
+        since_ms: row.decided_ms,
+        source: None,
+    });
     let tried = standing.tried.remove(&row.id).unwrap_or_default();
     let visit = standing
         .visits
@@ -156,6 +162,7 @@ fn view(row: Allocation, standing: &mut Standing) -> model::AllocationView {
             _ => 0,
         },
         tried,
+        route,
         hold: visit.map(|visit| model::HoldView {
             until_ms: visit.held_until_ms,
             channel: visit.channel.clone(),

@@ -1,14 +1,19 @@
 //! Postgres to this process: channels, pools and spellings, as `decide` and the writer use them.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::atomic::Ordering::Relaxed,
+    time::Duration,
+};
 
-use allocation::PoolId;
+use allocation::{MemberId, PoolId, Skill};
+use ledger::Otherwise;
 
 use super::Error;
 use crate::{
     app::{App, CorpApp},
     reception::{
-        routes::{self, Channel, Routes, Visits, Welcome},
+        routes::{self, Able, Channel, Routes, Visits, Welcome},
         slots,
     },
 };
@@ -47,6 +52,10 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
     // Read first: what changes meanwhile makes another mark.
     let mark = app.ledger.configuration_mark(&corp.id).await?;
     let members = app.ledger.members().all(&corp.id).await?;
+    let skills: HashMap<MemberId, BTreeSet<Skill>> = members
+        .iter()
+        .map(|member| (member.member.clone(), member.skills.clone()))
+        .collect();
     corp.names.set(
         members
             .into_iter()
@@ -66,7 +75,19 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
         .collect();
     for pool in app.ledger.pools().get_many(&corp.id, &pools).await? {
         let load_window_ms = pool.load_window_seconds.map(|seconds| seconds * 1_000);
-        let settings = routes::Pool { load_window_ms };
+        let sticky = pool.routing.sticky;
+        let is_rendezvous = sticky.is_some_and(|sticky| sticky.otherwise == Otherwise::Rendezvous);
+        let able = pool.members.into_iter().filter(|_| is_rendezvous);
+        let able = able.map(|place| Able {
+            skills: skills.get(&place.member).cloned().unwrap_or_default(),
+            weight: place.weight,
+            member: place.member,
+        });
+        let settings = routes::Pool {
+            load_window_ms,
+            able: able.collect(),
+            routing: pool.routing,
+        };
         routes.pools.insert(pool.id, settings);
     }
     for channel in app.ledger.channels().all(&corp.id).await? {
@@ -94,6 +115,7 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
                 pool: channel.pool,
                 welcome,
                 card: channel.card,
+                needs: channel.needs,
                 visits,
             },
         );

@@ -15,7 +15,7 @@ use crate::{
     people,
     reception::{
         slots,
-        visits::{self, Hold, Visitor, VisitorKind},
+        visits::{self, Hold, Visitor, VisitorKind, Wanted},
     },
 };
 
@@ -95,7 +95,8 @@ impl Desk for AppDesk {
                 kind: VisitorKind::Cookie,
                 id: visitor.to_owned(),
             };
-            match visits::visit(&self.app, corp, &place.channel, &visitor).await {
+            match visits::visit(&self.app, corp, &place.channel, &visitor, Wanted::default()).await
+            {
                 Ok(visited) => Ok(shown(corp, place, visited)),
                 Err(error @ visits::Error::NotReady) => {
                     tracing::debug!(corp = %corp.id, error = %error, "a visit is not decided");

@@ -16,6 +16,7 @@ fn routes(default: Option<&str>) -> Routes {
                 pool,
                 welcome: None,
                 card: true,
+                needs: Vec::new(),
                 visits: None,
             },
         )]),

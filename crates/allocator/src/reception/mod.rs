@@ -1,7 +1,12 @@
 //! Customers to members: what an event asks for, which pool answers it, and what follows from a decision.
 
+pub mod advance;
+pub mod alerts;
+pub mod drip;
 pub mod intake;
 mod offer_rules;
+pub mod owners;
+pub mod plans;
 pub mod reclaim;
 pub mod routes;
 pub mod rules;

@@ -1,8 +1,9 @@
 //! State → channel → pool. Printed posters outlive a change, so every State a channel ever had still leads to it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use allocation::{ChannelId, PoolId};
+use allocation::{ChannelId, MemberId, PoolId, Skill, Weight};
+use ledger::Routing;
 
 /// Where customers of a corp go.
 #[derive(Debug, Clone, Default)]
@@ -17,11 +18,22 @@ pub struct Routes {
     pub pools: HashMap<PoolId, Pool>,
 }
 
-/// What the tasks need of a pool.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What decisions and tasks need of a pool, beside what Redis knows of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pool {
     /// Open allocations end by themselves this long after the decision.
     pub load_window_ms: Option<u64>,
+    pub routing: Routing,
+    /// Its members, where a customer of whom nobody is known always comes to the same one.
+    pub able: Vec<Able>,
+}
+
+/// A member of a pool, and what he can do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Able {
+    pub member: MemberId,
+    pub weight: Weight,
+    pub skills: BTreeSet<Skill>,
 }
 
 /// What a decision needs of a channel.
@@ -30,6 +42,8 @@ pub struct Channel {
     pub pool: PoolId,
     pub welcome: Option<Welcome>,
     pub card: bool,
+    /// What a member must be able to do.
+    pub needs: Vec<Skill>,
     /// Its public page; None = there is none now.
     pub visits: Option<Visits>,
 }

@@ -11,9 +11,9 @@ use crate::{
     payload::{Context, Payload},
 };
 use allocation::{
-    Adjusted, AllocationId, Answer, ChannelId, Closed, Closing, Decision, LogEntry, MemberId, Op,
-    Reason, Reassigned, Reassignment, Request, Responded, Settled, Settlement, SettlementOutcome,
-    Woken,
+    Adjusted, Advanced, AdvancedTo, AllocationId, Answer, ChannelId, Closed, Closing, Decision,
+    LogEntry, MemberId, Op, Reason, Reassigned, Reassignment, Request, Responded, Settled,
+    Settlement, SettlementOutcome, Woken,
 };
 use ledger::{Change, Customer, DeliveryOutcome, NewAllocation, SettledAs};
 
@@ -74,6 +74,9 @@ pub fn changes(entry: &LogEntry, payload: &Payload, routes: &Routes) -> Vec<Chan
         }
         (Op::Reclaim { .. }, Answer::Reclaimed(reclaimed)) => {
             offer_rules::reclaimed(entry.at_ms, reclaimed, &mut changes);
+        }
+        (Op::Advance { .. }, Answer::Advanced(advanced)) => {
+            changes.extend(advanced.iter().filter_map(left_to_a_person));
         }
         (Op::Settle(settlement), Answer::Settled(settled)) => {
             changes.extend(settlement_change(settlement, settled))
@@ -245,6 +248,7 @@ fn row(request: &Request, member: Option<&MemberId>, context: &Context) -> NewAl
         delivery: context.delivery.clone(),
         request: request.request.clone(),
         echo: request.echo,
+        plan: request.plan.clone(),
     }
 }
 
@@ -296,6 +300,15 @@ fn assigned_late(at_ms: u64, woken: &Woken, changes: &mut Vec<Change>) {
         accept_until_ms: None,
     };
     card(at_ms, told, &Routes::default(), changes);
+}
+
+/// One that waited long enough. Nothing was to be carried out for it.
+fn left_to_a_person(advanced: &Advanced) -> Option<Change> {
+    let allocation = advanced.allocation;
+    (advanced.to == AdvancedTo::Person).then_some(Change::Undecided {
+        allocation,
+        epoch: 0,
+    })
 }
 
 fn ended(closed: &Closed, closings: &[Closing]) -> Change {

@@ -59,7 +59,7 @@ pub(super) fn visited(
         delivery: None,
         request: None,
         echo: false,
-        plan: None,
+        plan: visit.plan.clone(),
     }));
     if held {
         // He sees the member: there is nothing to carry out.

@@ -2,11 +2,13 @@
 //! Postgres and without WeCom; the callback of his coming confirms it later (`intake`).
 
 use allocation::{
-    AllocationId, ChannelId, MemberId, PoolId, SlotId, SubjectKey, Visit, model::AllocationView,
+    AllocationId, ChannelId, MemberId, PoolId, Skill, SlotId, SubjectKey, Visit,
+    model::AllocationView,
 };
 use metrics::counter;
 use uuid::Uuid;
 
+use super::owners::{self, Wish};
 use crate::{
     app::{App, CorpApp},
     payload::{Context, Payload},
@@ -104,14 +106,23 @@ impl From<roster::Error> for Error {
     }
 }
 
+/// What is asked for beside a member of the channel's pool.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Beside what the channel needs.
+    pub needs: Vec<Skill>,
+    pub prefer: Option<MemberId>,
+}
+
 /// Decides whom a visitor sees. The same visitor keeps whom he has: a page that is loaded again only reads.
 pub async fn visit(
     app: &App,
     corp: &CorpApp,
     channel: &ChannelId,
     visitor: &Visitor,
+    wanted: Wanted,
 ) -> Result<Visited, Error> {
-    let visited = decide(app, corp, channel, visitor).await;
+    let visited = decide(app, corp, channel, visitor, wanted).await;
     if matches!(visited, Err(Error::NotReady)) {
         corp.not_ready.notify_one();
     }
@@ -123,6 +134,7 @@ async fn decide(
     corp: &CorpApp,
     channel: &ChannelId,
     visitor: &Visitor,
+    wanted: Wanted,
 ) -> Result<Visited, Error> {
     let Some((pool, hold_ms)) = settings(app, corp, channel).await else {
         return Ok(Visited::Off);
@@ -137,6 +149,14 @@ async fn decide(
     {
         return Ok(seen);
     }
+    let wish = Wish {
+        pool: pool.clone(),
+        subject,
+        channel: Some(channel.clone()),
+        needs: wanted.needs,
+        prefer: wanted.prefer,
+    };
+    let plan = owners::plans(app, corp, &[wish]).await.pop().flatten();
     let visit = Visit {
         allocation: AllocationId(Uuid::now_v7()),
         pool,
@@ -144,7 +164,7 @@ async fn decide(
         channel: channel.clone(),
         hold_ms,
         rest_ms: app.config.visits.slot_rest_ms,
-        plan: None,
+        plan,
     };
     let payload = Payload {
         contexts: vec![context(channel, visitor)],

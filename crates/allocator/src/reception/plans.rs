@@ -1,0 +1,159 @@
+//! The plan of a request: what its pool says of other pools and skills, what its channel needs, and whom the customer had
+//! before. Pure; `owners` looks up who that was.
+
+use allocation::{
+    MAX_NEEDS, MAX_PREFERRED, MAX_STEPS, MemberId, Plan, PoolId, Skill, Step, SubjectKey, Weight,
+};
+use ledger::{Fallback, Otherwise, Routing};
+use sha2::{Digest, Sha256};
+
+use super::routes::{Able, Pool};
+
+/// So many are preferred of whom nobody had: the first may be off.
+const RENDEZVOUS: usize = 3;
+
+/// What one request asks for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    pub pool: &'a PoolId,
+    pub subject: SubjectKey,
+    /// Of the channel and of the request.
+    pub needs: &'a [Skill],
+    /// Whoever asks prefers him.
+    pub prefer: Option<&'a MemberId>,
+    /// Who had the customer last, if that matters.
+    pub owner: Option<&'a MemberId>,
+}
+
+/// None: the pool alone serves whoever comes, which is quicker.
+pub fn plan(pool: &Pool, asked: &Asked<'_>) -> Option<Plan> {
+    let routing = &pool.routing;
+    let steps = steps(routing, asked.pool, asked.needs);
+    let prefer = preferred(pool, asked);
+    let person_after_ms = routing.person_after_seconds.map(|seconds| seconds * 1_000);
+    let is_plain = steps.len() == 1 && steps.iter().all(|step| step.needs.is_empty());
+    if is_plain && prefer.is_empty() && person_after_ms.is_none() {
+        return None;
+    }
+    // `steps` and `preferred` make nothing that cannot be followed.
+    Plan::new(prefer, steps, person_after_ms).ok()
+}
+
+/// Where a subject of this pool may find a member, and from when on. No two are the same, the first begins at once, and
+/// where more are configured than a plan can have, the last to begin are left out.
+pub fn steps(routing: &Routing, pool: &PoolId, needs: &[Skill]) -> Vec<Step> {
+    let mut needs = needs.to_vec();
+    needs.sort();
+    needs.dedup();
+    needs.truncate(MAX_NEEDS);
+    let needed_after = |after_ms: u64| {
+        let relaxed = |need: &&Skill| {
+            let mut relax = routing.relax.iter();
+            relax.any(|relax| relax.skill == **need && relax.after_seconds * 1_000 <= after_ms)
+        };
+        let needs = needs.iter().filter(|need| !relaxed(need));
+        needs.cloned().collect::<Vec<_>>()
+    };
+    let own = |after_ms| Step {
+        after_ms,
+        pool: pool.clone(),
+        needs: match after_ms {
+            0 => needs.clone(),
+            _ => needed_after(after_ms),
+        },
+    };
+    let other = |fallback: &Fallback| {
+        let after_ms = fallback.after_seconds * 1_000;
+        let mut needs = needed_after(after_ms);
+        needs.retain(|need| !fallback.without.contains(need));
+        Step {
+            after_ms,
+            pool: fallback.pool.clone(),
+            needs,
+        }
+    };
+    let times = routing
+        .relax
+        .iter()
+        .map(|relax| relax.after_seconds * 1_000);
+    let mut all: Vec<Step> = std::iter::once(0).chain(times).map(own).collect();
+    all.extend(routing.fallbacks.iter().map(other));
+    // Of those that begin together the pool itself stays first.
+    all.sort_by_key(|step| step.after_ms);
+    let mut steps: Vec<Step> = Vec::with_capacity(all.len());
+    for step in all {
+        let is_same = |known: &Step| known.pool == step.pool && known.needs == step.needs;
+        if !steps.iter().any(is_same) {
+            steps.push(step);
+        }
+    }
+    steps.truncate(MAX_STEPS);
+    steps
+}
+
+/// At most so many steps a plan of this pool has, whatever is needed.
+pub fn most_steps(routing: &Routing) -> usize {
+    let times = routing.relax.iter().map(|relax| relax.after_seconds);
+    let times: std::collections::BTreeSet<u64> = times.collect();
+    1 + times.len() + routing.fallbacks.len()
+}
+
+fn preferred(pool: &Pool, asked: &Asked<'_>) -> Vec<MemberId> {
+    let mut prefer: Vec<MemberId> = Vec::new();
+    let known = asked.prefer.into_iter().chain(asked.owner);
+    for member in known {
+        if !prefer.contains(member) {
+            prefer.push(member.clone());
+        }
+    }
+    let is_rendezvous = |sticky: &ledger::Sticky| sticky.otherwise == Otherwise::Rendezvous;
+    if asked.owner.is_none() && pool.routing.sticky.as_ref().is_some_and(is_rendezvous) {
+        let is_able = |able: &&Able| asked.needs.iter().all(|need| able.skills.contains(need));
+        let able = pool.able.iter().filter(is_able);
+        let able = able.map(|able| (&able.member, able.weight));
+        for member in rendezvous(asked.subject, able, RENDEZVOUS) {
+            if !prefer.contains(&member) {
+                prefer.push(member);
+            }
+        }
+    }
+    prefer.truncate(MAX_PREFERRED);
+    prefer
+}
+
+/// Of these the first so many for a subject, always the same: each has a share of all subjects in proportion to his
+/// weight, and when one leaves only his subjects come to others. (Weighted rendezvous hashing: who has the largest
+/// -weight / ln(u), u the hash of subject and member as a number between 0 and 1.)
+pub fn rendezvous<'a>(
+    subject: SubjectKey,
+    members: impl Iterator<Item = (&'a MemberId, Weight)>,
+    n: usize,
+) -> Vec<MemberId> {
+    let subject = subject.to_string();
+    let scored = members.filter(|(_, weight)| !weight.is_zero());
+    let mut scored: Vec<(f64, &MemberId)> = scored
+        .map(|(member, weight)| {
+            (
+                -f64::from(weight.thousandths()) / unit(&subject, member).ln(),
+                member,
+            )
+        })
+        .collect();
+    scored.sort_by(|one, two| two.0.total_cmp(&one.0).then_with(|| one.1.cmp(two.1)));
+    let first = scored.into_iter().take(n);
+    first.map(|(_, member)| member.clone()).collect()
+}
+
+/// Between 0 and 1, neither of them.
+fn unit(subject: &str, member: &MemberId) -> f64 {
+    const BITS: u32 = 52;
+    let digest = Sha256::digest(format!("{subject}\u{1f}{member}").as_bytes());
+    let mut first = [0; 8];
+    first.copy_from_slice(&digest[..8]);
+    let number = u64::from_be_bytes(first) >> (u64::BITS - BITS);
+    (number as f64 + 0.5) / (1_u64 << BITS) as f64
+}
+
+#[cfg(test)]
+#[path = "plans_tests.rs"]
+mod tests;
