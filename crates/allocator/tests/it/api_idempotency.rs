@@ -131,6 +131,7 @@ async fn an_old_key_is_found_in_the_ledger() {
         delivery: None,
         request: Some(RequestId::new("yesterday").unwrap()),
         echo: false,
+        plan: None,
     };
     let closed = Change::Closed {
         allocation: id,

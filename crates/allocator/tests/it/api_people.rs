@@ -72,6 +72,7 @@ async fn a_crash_between_the_two_heals() {
         strategy: Strategy::LeastLoad,
         load_window_seconds: None,
         offers: None,
+        routing: Default::default(),
         members: vec![(member, "1".parse().unwrap())],
         limits: Default::default(),
     };

@@ -34,6 +34,7 @@ async fn asking(members: &[&str], accept_ms: u64, tries: u32) -> (World, Console
         strategy: allocation::Strategy::WeightedRoundRobin,
         load_window_seconds: None,
         offers: Some(OfferRule { accept_ms, tries }),
+        routing: Default::default(),
         members: members.iter().map(|name| (member(name), weight)).collect(),
         limits: BTreeMap::new(),
     };
@@ -192,6 +193,7 @@ impl World {
             strategy: pool.strategy,
             load_window_seconds: None,
             offers: pool.offers,
+            routing: Default::default(),
             members: members.iter().map(|name| (member(name), weight)).collect(),
             limits: BTreeMap::new(),
         };

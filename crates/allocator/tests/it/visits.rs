@@ -7,7 +7,7 @@ use allocator::{
     decide, guard,
     reception::{
         sweep,
-        visits::{Hold, Visited, Visitor, VisitorKind, visit},
+        visits::{Hold, Visited, Visitor, VisitorKind, Wanted, visit},
     },
 };
 use ledger::{AllocationState, VisitEnd};
@@ -88,9 +88,15 @@ fn visitor(id: &str) -> Visitor {
 }
 
 async fn opens(world: &World, id: &str) -> Visited {
-    visit(world.app(), world.corp_app(), &channel(), &visitor(id))
-        .await
-        .unwrap()
+    visit(
+        world.app(),
+        world.corp_app(),
+        &channel(),
+        &visitor(id),
+        Wanted::default(),
+    )
+    .await
+    .unwrap()
 }
 
 async fn held(world: &World, id: &str) -> Hold {
@@ -458,7 +464,14 @@ async fn a_page_that_is_off_holds_nothing() {
     console.put("/channels/page", body).await.ok();
     assert_eq!(opens(&world, "v1").await, Visited::Off);
     let nowhere = ChannelId::new("nowhere").unwrap();
-    let off = visit(world.app(), world.corp_app(), &nowhere, &visitor("v1")).await;
+    let off = visit(
+        world.app(),
+        world.corp_app(),
+        &nowhere,
+        &visitor("v1"),
+        Wanted::default(),
+    )
+    .await;
     assert_eq!(off.unwrap(), Visited::Off);
 }
 

@@ -148,7 +148,9 @@ async fn pools_that_lead_to_each_other_are_put_and_deleted_at_once() {
             pools.put(&setup.corp, &b, &to_a, Precondition::None, &one),
             pools.delete(&setup.corp, &b, Precondition::None, &two),
         );
-        (put_a.unwrap(), put_b.unwrap(), deleted.unwrap());
+        put_a.unwrap();
+        put_b.unwrap();
+        deleted.unwrap();
         let dangling =
             "SELECT count(*) FROM pools AS p, jsonb_array_elements(p.routing->'fallbacks') AS f
             JOIN pools AS gone ON gone.pool_id = f->>'pool' AND gone.deleted_at IS NOT NULL
