@@ -181,6 +181,7 @@ impl World {
             strategy: self.options.strategy,
             load_window_seconds: self.options.load_window_seconds,
             offers: self.options.offers,
+            routing: Default::default(),
             members: self
                 .options
                 .members
@@ -207,6 +208,7 @@ impl World {
                 .welcome
                 .map(|text| serde_json::json!({ "text": text })),
             card: self.options.cards,
+            needs: Vec::new(),
             visits: None,
         };
         let id = ChannelId::new("poster").expect("a channel");

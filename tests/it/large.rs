@@ -51,6 +51,7 @@ async fn people_join(world: &World) {
             strategy: Strategy::WeightedRoundRobin,
             load_window_seconds: None,
             offers: None,
+            routing: Default::default(),
             members: half(name).map(|number| (member(number), one)).collect(),
             limits: Default::default(),
         };
@@ -66,6 +67,7 @@ async fn people_join(world: &World) {
         states: vec!["silent".to_owned()],
         welcome: None,
         card: false,
+        needs: Vec::new(),
         visits: None,
     };
     let id = allocation::ChannelId::new("silent").expect("a channel");

@@ -16,6 +16,7 @@ async fn page(world: &World, slots_per_member: u32) -> String {
         states: Vec::new(),
         welcome: None,
         card: false,
+        needs: Vec::new(),
         visits: Some(Visits {
             slots_per_member,
             hold_seconds: 600,

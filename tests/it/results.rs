@@ -291,6 +291,7 @@ async fn of_another_pool(world: &World, customer: &str, holder: &str) -> allocat
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
         offers: None,
+        routing: Default::default(),
         members: vec![(
             MemberId::new("mb").expect("a member"),
             Weight::from_thousandths(1000).expect("a weight"),

@@ -37,6 +37,7 @@ async fn page(world: &World, slots_per_member: Option<u32>) {
         states: Vec::new(),
         welcome: None,
         card: false,
+        needs: Vec::new(),
         visits: slots_per_member.map(|slots_per_member| Visits {
             slots_per_member,
             hold_seconds: 600,
@@ -59,6 +60,7 @@ async fn pool(world: &World, members: &[&str]) {
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
         offers: None,
+        routing: Default::default(),
         members: members.iter().map(member).collect(),
         limits: Default::default(),
     };

@@ -223,6 +223,7 @@ async fn configure(ledger: &Ledger, corp: &CorpId, card: bool) -> anyhow::Result
         strategy: Strategy::WeightedRoundRobin,
         load_window_seconds: None,
         offers: None,
+        routing: Default::default(),
         members: weights,
         limits: Default::default(),
     };
@@ -236,6 +237,7 @@ async fn configure(ledger: &Ledger, corp: &CorpId, card: bool) -> anyhow::Result
         states: vec![STATE.to_owned()],
         welcome: None,
         card,
+        needs: Vec::new(),
         visits: None,
     };
     let channel = ChannelId::new(STATE)?;
