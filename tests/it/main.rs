@@ -12,6 +12,7 @@ mod pages;
 mod probes;
 mod refusals;
 mod results;
+mod routing;
 mod shutdown;
 mod slots;
 mod superseded;

@@ -7,6 +7,7 @@ use allocator::{
     decide, guard, people,
     reception::{advance, alerts, drip, plans},
 };
+use futures_util::future::join_all;
 use ledger::{AllocationState, NewMember, Precondition, Trail};
 use serde_json::{Value, json};
 use sqlx::Connection;
@@ -269,7 +270,7 @@ async fn the_second_tier_serves_when_the_first_is_full() {
     world.check().await;
 }
 
-/// Nobody has hours now: customers wait, somebody is warned, then the backup serves.
+/// Case 60: nobody has hours now. Customers wait, somebody is warned, then the backup serves.
 #[tokio::test]
 async fn nobody_is_there_then_an_alert_then_the_backup() {
     let world = World::new().await;
@@ -647,6 +648,42 @@ async fn who_waits_too_long_is_for_a_person_to_decide() {
         .await
         .ok();
     assert_eq!(world.member_of(&waits).await.as_deref(), Some("ma"));
+    world.check().await;
+}
+
+/// Case 79: sixteen whose plans go on, three processes at once, again and again: each step opens once, and each of them is
+/// given away once.
+#[tokio::test]
+async fn three_processes_let_plans_go_on_at_once() {
+    let world = World::with(3, Options::default()).await;
+    let console = world.operator().await;
+    console.put("/members/mA", json!({})).await.ok();
+    person(&console, "mB", json!({"cap": 10})).await;
+    pool(&console, "backup", &["mB"], json!({})).await;
+    let fallbacks = json!([{"pool": "backup", "after_seconds": 60}]);
+    let more = json!({"fallbacks": fallbacks, "person_after_seconds": 120});
+    pool(&console, "sales", &["mA"], more).await;
+    for n in 0..16 {
+        let asked = ask(&console, &format!("wmC{n}"), json!({"pool": "sales"})).await;
+        assert_eq!(asked["decision"], "waiting");
+    }
+    let all_at_once = async |seconds| {
+        let at_ms = Some(after(&world, seconds));
+        let turns = (0..9).map(|n| {
+            let node = &world.nodes[n % 3];
+            advance::turn_at(&node.app, node.corp(), at_ms)
+        });
+        let turns = join_all(turns).await.into_iter();
+        let advanced: usize = turns.map(|turn| turn.unwrap().advanced).sum();
+        world.written().await;
+        advanced
+    };
+    assert_eq!(all_at_once(61).await, 16);
+    assert_eq!(console.all("/allocations?state=open").await.len(), 10);
+    // Those who are left waited for a person to decide.
+    assert_eq!(all_at_once(121).await, 6);
+    assert_eq!(console.all("/allocations?state=undecided").await.len(), 6);
+    assert_eq!(all_at_once(999).await, 0);
     world.check().await;
 }
 
