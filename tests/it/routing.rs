@@ -30,7 +30,8 @@ async fn can(world: &World, name: &str, skills: &[Skill]) {
     };
     let trail = Trail::system(world.app.now_ms(), "test");
     let members = world.app.ledger.members();
-    let put = members.put(&world.corp, &member(name), &new, Precondition::None, &trail);
+    let id = member(name);
+    let put = members.put(&world.corp, &id, &new, Precondition::None, &trail);
     put.await.expect("a member");
 }
 
@@ -47,13 +48,8 @@ async fn pool(world: &World, name: &str, members: &[&str], routing: Routing) {
     };
     let trail = Trail::system(world.app.now_ms(), "test");
     let pools = world.app.ledger.pools();
-    let put = pools.put(
-        &world.corp,
-        &pool_id(name),
-        &new,
-        Precondition::None,
-        &trail,
-    );
+    let id = pool_id(name);
+    let put = pools.put(&world.corp, &id, &new, Precondition::None, &trail);
     put.await.expect("a pool");
 }
 
@@ -200,14 +196,14 @@ async fn the_first_in_the_morning_does_not_get_the_whole_night() {
         drip_seconds: Some(1),
         ..Routing::default()
     };
-    can(&world, "md", &[]).await;
-    pool(&world, "night", &["md"], routing).await;
+    pool(&world, "night", &["mc"], routing).await;
+    presence(&world, &["mc"], 0).await;
     channel(&world, "night", "night", &[]).await;
     for n in 0..4 {
         let row = comes(&world, &format!("wmN{n}"), "night").await;
         assert_eq!(row.state, AllocationState::Waiting);
     }
-    presence(&world, &["md"], world.app.now_ms() + 3_600_000).await;
+    presence(&world, &["mc"], world.app.now_ms() + 3_600_000).await;
     let mut times = Vec::new();
     for n in 0..4 {
         let row = assigned(&world, &format!("wmN{n}")).await;
