@@ -22,6 +22,7 @@ pub mod shortfall;
 mod text;
 mod visit;
 mod weight;
+pub mod whatif;
 
 pub use dump::{Dump, Value};
 pub use error::Error;

@@ -5,20 +5,23 @@ use crate::id::{AllocationId, PoolId, SubjectKey};
 use crate::op::Closing;
 use crate::outcome::Closed;
 
+impl Open {
+    pub(super) fn is_meant_by(&self, closing: &Closing) -> bool {
+        closing.pool.as_ref().is_none_or(|pool| *pool == self.pool)
+            && (closing.member.is_none() || closing.member == self.member)
+            && closing.allocation.is_none_or(|id| id == self.id)
+    }
+}
+
 impl Call<'_> {
     pub(super) fn close(&mut self, closings: &[Closing]) -> Vec<Closed> {
         let mut closed = Vec::new();
         for closing in closings {
-            let matches = |open: &Open| {
-                closing.pool.as_ref().is_none_or(|pool| *pool == open.pool)
-                    && (closing.member.is_none() || closing.member == open.member)
-                    && closing.allocation.is_none_or(|id| id == open.id)
-            };
             let list = self.corp.opens.get(&closing.subject);
             let ending: Vec<Open> = list
                 .into_iter()
                 .flatten()
-                .filter(|open| matches(open))
+                .filter(|open| open.is_meant_by(closing))
                 .cloned()
                 .collect();
             for open in ending {

@@ -6,19 +6,19 @@ use crate::id::{AllocationId, MemberId, PoolId, SubjectKey};
 use crate::visit::{Confirmation, Confirmed, Match};
 
 /// The hold that a customer came from.
-struct Found {
-    visitor: SubjectKey,
+pub(super) struct Found {
+    pub(super) visitor: SubjectKey,
     by: Match,
-    hold: Trace,
+    pub(super) hold: Trace,
 }
 
-enum Trace {
+pub(super) enum Trace {
     Live(Open),
     Lapsed(Past),
 }
 
 impl Found {
-    fn pool(&self) -> &PoolId {
+    pub(super) fn pool(&self) -> &PoolId {
         match &self.hold {
             Trace::Live(open) => &open.pool,
             Trace::Lapsed(past) => &past.pool,
@@ -33,7 +33,7 @@ impl Found {
     }
 
     /// Whom the visitor saw; None: he waits.
-    fn member(&self) -> Option<&MemberId> {
+    pub(super) fn member(&self) -> Option<&MemberId> {
         match &self.hold {
             Trace::Live(open) => open.member.as_ref(),
             Trace::Lapsed(past) => Some(&past.member),
@@ -129,7 +129,7 @@ impl Call<'_> {
         confirmed
     }
 
-    fn trace(&self, asked: &Confirmation) -> Option<Found> {
+    pub(super) fn trace(&self, asked: &Confirmation) -> Option<Found> {
         if let Some(visitor) = asked.visitor {
             let opens = self.corp.opens.get(&visitor).map_or(&[][..], Vec::as_slice);
             let pasts = self.corp.slots.pasts.get(&visitor);

@@ -5,6 +5,7 @@
 //! after the scripts did them. That needs the same arithmetic in the same order, so where a formula here looks as
 //! if it could be simplified, its twin in `lua/` would have to be, too.
 
+mod beside;
 mod candidates;
 mod close;
 mod configure;
@@ -58,6 +59,7 @@ use route::Route;
 use slots::{Hold, Slots};
 use waiting::{Drip, Queue, Waiting};
 
+pub(crate) use beside::{Due, Held, Traced};
 pub(crate) use candidates::{Candidate, Choice, PickRule};
 pub use candidates::{Filter, TieRule};
 pub(crate) use watch::{How, Turn, Watcher};
