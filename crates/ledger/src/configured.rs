@@ -72,6 +72,18 @@ pub(crate) trait Configured: Clone {
         id: &Self::Id,
         now_ms: u64,
     ) -> Result<(), Error>;
+
+    /// Keeps more of a change than its audit does; `after` is None when it was deleted.
+    async fn keep(
+        _work: &mut Work,
+        _corp: &CorpId,
+        _id: &Self::Id,
+        _version: u64,
+        _after: Option<&Self>,
+        _trail: &Trail,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 pub(crate) async fn put<T: Configured>(
@@ -100,35 +112,49 @@ async fn try_put<T: Configured>(
     trail: &Trail,
 ) -> Result<Option<Put<T, T::Misfit>>, Error> {
     let mut work = db.transaction().await?;
-    let found = T::lock(&mut work, corp, id).await?;
+    let put = put_in(&mut work, corp, id, new, precondition, trail).await?;
+    match put {
+        Some(Put::Created(_) | Put::Changed(_)) => work.commit().await?,
+        _ => work.roll_back().await?,
+    }
+    Ok(put)
+}
+
+/// As [`put`], inside a transaction that its caller ends; nothing was written unless it says `Created` or `Changed`. None:
+/// somebody else was quicker.
+pub(crate) async fn put_in<T: Configured>(
+    work: &mut Work,
+    corp: &CorpId,
+    id: &T::Id,
+    new: &T::New,
+    precondition: Precondition,
+    trail: &Trail,
+) -> Result<Option<Put<T, T::Misfit>>, Error> {
+    let found = T::lock(work, corp, id).await?;
     let before = found.as_ref().filter(|found| !found.deleted);
     let before = before.map(|found| found.row.clone());
     if !precondition.holds(before.as_ref().map(T::version)) {
-        work.roll_back().await?;
         return Ok(Some(Put::Stale(before)));
     }
-    if let Some(misfit) = T::misfit(&mut work, corp, id, new).await? {
-        work.roll_back().await?;
+    if let Some(misfit) = T::misfit(work, corp, id, new).await? {
         return Ok(Some(Put::Refused(misfit)));
     }
     if let Some(same) = before.as_ref().filter(|before| before.is(new)) {
-        work.roll_back().await?;
         return Ok(Some(Put::Same(same.clone())));
     }
-    if !T::save(&mut work, corp, id, new, found.as_ref(), trail.now_ms).await? {
-        work.roll_back().await?;
+    if !T::save(work, corp, id, new, found.as_ref(), trail.now_ms).await? {
         return Ok(None);
     }
-    let after = T::lock(&mut work, corp, id).await?.map(|found| found.row);
+    let after = T::lock(work, corp, id).await?.map(|found| found.row);
     let after = after.ok_or_else(|| Error::unreadable(T::KIND, "it is gone"))?;
+    T::keep(work, corp, id, after.version(), Some(&after), trail).await?;
     let record = trail.record(
         &format!("{}.put", T::KIND),
         entity::<T>(id),
         before.as_ref().map(T::json),
         Some(after.json()),
     );
-    write(&mut work, corp, &[&record]).await?;
-    work.commit().await?;
+    write(work, corp, &[&record]).await?;
     Ok(Some(match before {
         Some(_) => Put::Changed(after),
         None => Put::Created(after),
@@ -168,6 +194,7 @@ async fn try_delete<T: Configured>(
         return Ok(Deleted::Refused(users));
     }
     T::remove(&mut work, corp, id, trail.now_ms).await?;
+    T::keep(&mut work, corp, id, before.version() + 1, None, trail).await?;
     let action = format!("{}.delete", T::KIND);
     let record = trail.record(&action, entity::<T>(id), Some(before.json()), None);
     write(&mut work, corp, &[&record]).await?;

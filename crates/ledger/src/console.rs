@@ -11,8 +11,8 @@ use crate::row::Columns;
 use crate::text::{clean, clean_option};
 use crate::times::{at, at_option};
 use crate::{
-    ApiKeys, Audit, BudgetBlocks, Calendars, Channels, Deliveries, DeliveryFilter, Error, Hours,
-    Idempotency, Ledger, Members, Operations, Outbox, Pools, Schedules,
+    ApiKeys, Audit, BudgetBlocks, Calendars, Channels, Deliveries, DeliveryFilter, Drafts, Error,
+    Hours, Idempotency, Ledger, Members, Operations, Outbox, Pools, Schedules,
 };
 
 macro_rules! tables {
@@ -31,6 +31,7 @@ tables!(
     audit: Audit,
     calendars: Calendars,
     channels: Channels,
+    drafts: Drafts,
     hours: Hours,
     idempotency: Idempotency,
     members: Members,

@@ -32,6 +32,8 @@ mod migrate;
 mod offers;
 mod operations;
 mod outbox;
+mod pool_drafts;
+mod pool_versions;
 mod pools;
 mod put;
 mod row;
@@ -72,7 +74,7 @@ pub use log_write::{Conflict, LogWrite, Written};
 pub use members::{Member, MemberFilter, Members, NewMember, NoSchedule};
 pub use migrate::{MIGRATIONS, Migration, MigrationStatus};
 pub use offers::{Offer, OfferEnd, OfferFilter, Offers};
-pub use operations::{Operation, OperationState, Operations, Progress};
+pub use operations::{Operation, OperationState, Operations, Progress, SIMULATIONS};
 pub use outbox::{
     Claim, EffectState, Fence, Finish, Held, Outbox, OutboxRow, Outcome, Reaped, Unfinished,
 };
@@ -80,6 +82,8 @@ pub use pools::{
     Fallback, NewPool, Otherwise, Pool, PoolMember, PoolRefused, PoolUsers, PoolVersion, PoolWait,
     Pools, Relax, Routing, Sticky,
 };
+pub use pool_drafts::{Draft, DraftRefused, Drafts, MOST_DRAFTS, NewDraft, Publication};
+pub use pool_versions::{Published, RolledBack};
 pub use put::{Deleted, Precondition, Put};
 pub use schedules::{NewSchedule, Schedule, Schedules};
 pub use transfers::{

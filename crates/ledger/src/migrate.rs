@@ -45,6 +45,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(10, "0010_limits"),
     migration!(11, "0011_snapshots_of_rows"),
     migration!(12, "0012_offers"),
+    migration!(13, "0013_policies"),
     migration!(14, "0014_routing"),
 ];
 

@@ -88,14 +88,20 @@ pub struct Operation {
     pub progress: Progress,
     /// What was asked for; the worker's own JSON.
     pub request: Value,
+    /// What it found, once it is done; the worker's own JSON.
+    pub result: Option<Value>,
     pub actor: String,
     pub created_ms: u64,
     pub updated_ms: u64,
 }
 
+/// Simulations hold much of a process's memory for long: whoever does other work does not wait for them. One at a time runs
+/// in a corp.
+pub const SIMULATIONS: &str = "pools.simulate";
+
 macro_rules! columns {
     () => {
-        "o.id, o.kind, o.state, o.total, o.done, o.skipped, o.failed, o.first_errors, o.request, o.actor, o.cursor,
+        "o.id, o.kind, o.state, o.total, o.done, o.skipped, o.failed, o.first_errors, o.request, o.result, o.actor, o.cursor,
          o.claim, o.created_at, o.updated_at"
     };
 }
@@ -129,6 +135,30 @@ impl Operations {
         request: &Value,
         trail: &Trail,
     ) -> Result<Operation, Error> {
+        let created = self.try_create(corp, kind, total, request, trail).await?;
+        created.ok_or_else(|| Error::unreadable("operation", "it runs already"))
+    }
+
+    /// None: another one runs.
+    pub async fn create_simulation(
+        &self,
+        corp: &CorpId,
+        total: u64,
+        request: &Value,
+        trail: &Trail,
+    ) -> Result<Option<Operation>, Error> {
+        self.try_create(corp, SIMULATIONS, total, request, trail)
+            .await
+    }
+
+    async fn try_create(
+        &self,
+        corp: &CorpId,
+        kind: &str,
+        total: u64,
+        request: &Value,
+        trail: &Trail,
+    ) -> Result<Option<Operation>, Error> {
         let operation = Operation {
             id: Uuid::now_v7(),
             kind: kind.to_owned(),
@@ -138,6 +168,7 @@ impl Operations {
                 ..Progress::default()
             },
             request: request.clone(),
+            result: None,
             actor: trail.actor.clone(),
             created_ms: trail.now_ms,
             updated_ms: trail.now_ms,
@@ -146,7 +177,8 @@ impl Operations {
         let query = work
             .query(
                 "INSERT INTO operations (corp_id, id, kind, state, total, request, actor, created_at, updated_at)
-                 VALUES ($1, $2, $3, 'running', $4, $5, $6, $7, $7)",
+                 VALUES ($1, $2, $3, 'running', $4, $5, $6, $7, $7)
+                 ON CONFLICT (corp_id) WHERE kind = 'pools.simulate' AND state IN ('running', 'cancelling') DO NOTHING",
             )
             .bind(corp.as_str())
             .bind(operation.id)
@@ -155,12 +187,15 @@ impl Operations {
             .bind(clean_json(request))
             .bind(clean(&trail.actor).into_owned())
             .bind(at(trail.now_ms));
-        work.execute(query).await?;
+        if work.execute(query).await? == 0 {
+            work.roll_back().await?;
+            return Ok(None);
+        }
         let entity = format!("operations/{}", operation.id);
         let record = trail.record(kind, entity, None, Some(request.clone()));
         write(&mut work, corp, &[&record]).await?;
         work.commit().await?;
-        Ok(operation)
+        Ok(Some(operation))
     }
 
     pub async fn get(&self, corp: &CorpId, id: Uuid) -> Result<Option<Operation>, Error> {
@@ -209,10 +244,30 @@ impl Operations {
         }))
     }
 
-    /// Takes the oldest unfinished operation that nobody works on, with the claim that [`save`](Self::save) needs.
+    /// Takes the oldest unfinished operation that nobody works on, with the claim that [`save`](Self::save) needs. Simulations
+    /// are left to [`claim_simulation`](Self::claim_simulation).
     pub async fn claim(
         &self,
         corp: &CorpId,
+        lease_ms: u64,
+        now_ms: u64,
+    ) -> Result<Option<(Operation, Uuid)>, Error> {
+        self.claim_one(corp, false, lease_ms, now_ms).await
+    }
+
+    pub async fn claim_simulation(
+        &self,
+        corp: &CorpId,
+        lease_ms: u64,
+        now_ms: u64,
+    ) -> Result<Option<(Operation, Uuid)>, Error> {
+        self.claim_one(corp, true, lease_ms, now_ms).await
+    }
+
+    async fn claim_one(
+        &self,
+        corp: &CorpId,
+        simulation: bool,
         lease_ms: u64,
         now_ms: u64,
     ) -> Result<Option<(Operation, Uuid)>, Error> {
@@ -222,7 +277,7 @@ impl Operations {
                 .query_once(concat!(
                     "UPDATE operations AS o SET claim = $2, lease_until = $3 WHERE o.id = (
                         SELECT id FROM operations
-                        WHERE corp_id = $1 AND state IN ('running', 'cancelling')
+                        WHERE corp_id = $1 AND state IN ('running', 'cancelling') AND (kind = $6) = $5
                             AND (lease_until IS NULL OR lease_until <= $4)
                         ORDER BY created_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
                      RETURNING ",
@@ -231,7 +286,9 @@ impl Operations {
                 .bind(corp.as_str())
                 .bind(Uuid::now_v7())
                 .bind(at(now_ms.saturating_add(lease_ms)))
-                .bind(at(now_ms));
+                .bind(at(now_ms))
+                .bind(simulation)
+                .bind(SIMULATIONS);
             let row = work.fetch_optional(query).await?;
             work.end().await?;
             Ok(row)
@@ -280,16 +337,29 @@ impl Operations {
         state: OperationState,
         now_ms: u64,
     ) -> Result<bool, Error> {
+        self.end_with(id, claim, state, None, now_ms).await
+    }
+
+    /// As `end`; with what it found.
+    pub async fn end_with(
+        &self,
+        id: Uuid,
+        claim: Uuid,
+        state: OperationState,
+        result: Option<&Value>,
+        now_ms: u64,
+    ) -> Result<bool, Error> {
         let mut work = self.db.single().await?;
         let query = work
             .query(
-                "UPDATE operations SET state = $3, lease_until = NULL, updated_at = $4
+                "UPDATE operations SET state = $3, lease_until = NULL, updated_at = $4, result = $5
                  WHERE id = $1 AND claim = $2 AND state IN ('running', 'cancelling')",
             )
             .bind(id)
             .bind(claim)
             .bind(state.as_str())
-            .bind(at(now_ms));
+            .bind(at(now_ms))
+            .bind(result.map(clean_json));
         let ended = work.execute(query).await? > 0;
         work.end().await?;
         Ok(ended)
@@ -349,6 +419,7 @@ fn read(row: &PgRow) -> Result<Operation, Error> {
             cursor: row.value("cursor")?,
         },
         request: row.value("request")?,
+        result: row.value("result")?,
         actor: row.value("actor")?,
         created_ms: row.ms("created_at")?,
         updated_ms: row.ms("updated_at")?,

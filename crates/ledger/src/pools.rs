@@ -14,12 +14,14 @@ use crate::connection::{Db, Work};
 use crate::cursor::{Page, PageRequest, Window};
 use crate::log_write::column;
 use crate::members;
+use crate::pool_versions;
 use crate::put::{Deleted, Precondition, Put};
 use crate::row::Columns;
 use crate::times::at;
 
-mod routing;
+mod content;
 mod rows;
+mod routing;
 
 pub use routing::{Fallback, Otherwise, PoolWait, Relax, Routing, Sticky};
 use rows::{lock, read, save, save_members, with_members};
@@ -317,6 +319,18 @@ impl Configured for Pool {
         });
         save_members(work, corp, id, &members.collect::<Vec<_>>()).await?;
         Ok(true)
+    }
+
+    async fn keep(
+        work: &mut Work,
+        corp: &CorpId,
+        id: &PoolId,
+        version: u64,
+        after: Option<&Self>,
+        trail: &Trail,
+    ) -> Result<(), Error> {
+        let content = after.map(Pool::content);
+        pool_versions::keep(work, corp, id, version, content.as_ref(), trail).await
     }
 
     async fn in_use(

@@ -20,6 +20,7 @@ mod offers;
 mod outbox;
 mod outbox_flood;
 mod outbox_lost;
+mod policies;
 mod pooler;
 mod retention;
 mod routing;
