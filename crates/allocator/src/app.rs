@@ -54,6 +54,8 @@ pub struct App {
     pub corps: BTreeMap<CorpId, Arc<CorpApp>>,
     /// About the past.
     pub questions: Questions,
+    /// About what the past could have been.
+    pub simulations: Questions,
     /// New in every process: names its consumers and its leases.
     pub instance: String,
 }
@@ -192,6 +194,7 @@ impl App {
             locks,
             corps,
             questions: Questions::default(),
+            simulations: Questions::of_simulations(),
             instance,
         }))
     }

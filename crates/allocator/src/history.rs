@@ -13,6 +13,8 @@ use tokio::time::timeout;
 
 /// Entries that one question may fold.
 pub const MOST_ENTRIES: u64 = 200_000;
+/// Entries that one simulation may fold.
+pub const MOST_SIMULATED: u64 = 5_000_000;
 /// Entries read at once.
 const PAGE: u32 = 2_000;
 /// Questions at a time: each holds a corp's state.
@@ -28,7 +30,7 @@ pub enum Error {
     #[error("busy")]
     Busy,
     #[error("{entries} entries would have to be folded, from {from} on")]
-    TooMany { from: u64, entries: u64 },
+    TooMany { from: u64, entries: u64, most: u64 },
     /// Something of the log up to here is missing or damaged, or the rules answer otherwise.
     #[error("log entry {seq}: {problem}")]
     Incomplete { seq: u64, problem: String },
@@ -38,11 +40,28 @@ pub enum Error {
 
 /// How many questions are being answered.
 #[derive(Debug, Clone)]
-pub struct Questions(Arc<Semaphore>);
+pub struct Questions {
+    turns: Arc<Semaphore>,
+    /// Entries that one of them may fold.
+    most: u64,
+}
+
+impl Questions {
+    /// Simulations, one at a time: each folds twice, and holds what it counts.
+    pub fn of_simulations() -> Self {
+        Self {
+            turns: Arc::new(Semaphore::new(1)),
+            most: MOST_SIMULATED,
+        }
+    }
+}
 
 impl Default for Questions {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(AT_ONCE)))
+        Self {
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            most: MOST_ENTRIES,
+        }
     }
 }
 
@@ -52,8 +71,9 @@ pub struct Walk {
     ledger: Ledger,
     corp: CorpId,
     state: model::Corp,
-    /// Entries that may still be folded.
+    /// Entries that may still be folded, of so many.
     left: u64,
+    most: u64,
     /// As long as this question is being answered.
     _turn: OwnedSemaphorePermit,
 }
@@ -67,27 +87,40 @@ impl Walk {
         seq: u64,
         upto: u64,
     ) -> Result<Self, Error> {
-        let turn = Arc::clone(&questions.0);
+        let turn = Arc::clone(&questions.turns);
         let turn = timeout(WAIT, turn.acquire_owned()).await;
         let turn = turn.ok().and_then(Result::ok).ok_or(Error::Busy)?;
         let before = seq.saturating_sub(1);
         let from = ledger.corps().snapshot_seq_before(corp, before).await?;
         let entries = upto.saturating_sub(from);
-        if entries > MOST_ENTRIES {
+        if entries > questions.most {
             return Err(Error::TooMany {
                 from: from + 1,
                 entries,
+                most: questions.most,
             });
         }
         let walk = Self {
             state: state_before(ledger, corp, before).await?,
             ledger: ledger.clone(),
             corp: corp.clone(),
-            left: MOST_ENTRIES,
+            left: questions.most,
+            most: questions.most,
             _turn: turn,
         };
         let (walk, ()) = walk.through(before, (), fold).await?;
         Ok(walk)
+    }
+
+    /// Stands behind the last entry.
+    pub async fn present(
+        ledger: &Ledger,
+        questions: &Questions,
+        corp: &CorpId,
+    ) -> Result<Self, Error> {
+        let row = ledger.corps().get(corp).await?;
+        let last = row.map_or(0, |row| row.log_seq);
+        Self::before(ledger, questions, corp, last + 1, last).await
     }
 
     pub fn state(&self) -> &model::Corp {
@@ -106,6 +139,7 @@ impl Walk {
             return Err(Error::TooMany {
                 from: self.state.seq() + 1,
                 entries,
+                most: self.most,
             });
         }
         let corps = self.ledger.corps();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use allocation::{MemberId, PoolConfig, PoolId, ScheduleId, SetSkills, Skill, model::MemberView};
-use ledger::{Member, Pool, PoolVersion};
+use ledger::{Member, NewPool, Pool, PoolVersion};
 use metrics::counter;
 use tokio_util::sync::CancellationToken;
 
@@ -335,19 +335,21 @@ async fn tell_pool_at(
 }
 
 pub(crate) fn config(pool: Pool) -> Result<PoolConfig, allocation::Error> {
-    let limits: Vec<_> = pool
-        .members
-        .iter()
-        .map(|member| (member.member.clone(), member.limits))
-        .collect();
-    let members = pool
-        .members
-        .into_iter()
-        .map(|member| (member.member, member.weight));
-    let config = PoolConfig::new(pool.id, pool.version, pool.strategy, members)?;
-    let drip_ms = pool.routing.drip_seconds.map(|seconds| seconds * 1_000);
-    let config = config.with_limits(limits).with_offers(pool.offers);
-    Ok(config.with_drip(drip_ms))
+    config_of(pool.id.clone(), pool.version, pool.content())
+}
+
+/// What the rules are told of a pool that is like this, or could be.
+pub(crate) fn config_of(
+    id: PoolId,
+    version: u64,
+    content: NewPool,
+) -> Result<PoolConfig, allocation::Error> {
+    let config = PoolConfig::new(id, version, content.strategy, content.members)?;
+    let drip_ms = content.routing.drip_seconds.map(|seconds| seconds * 1_000);
+    Ok(config
+        .with_limits(content.limits)
+        .with_offers(content.offers)
+        .with_drip(drip_ms))
 }
 
 async fn tell_members_of(

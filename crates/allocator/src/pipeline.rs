@@ -100,6 +100,14 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
         keep(&mut loops, "operations", app, corp, stop, api::work::run);
         keep(
             &mut loops,
+            "simulations",
+            app,
+            corp,
+            stop,
+            api::work::run_simulations,
+        );
+        keep(
+            &mut loops,
             "housekeeping",
             app,
             corp,

@@ -34,11 +34,12 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Error;
+use crate::explain::{self, Explanation};
 use crate::id::{AllocationId, PoolId, Reason, SubjectKey};
 use crate::log::LogEntry;
 use crate::model::{Corp, Due, Traced};
 use crate::offer::Response;
-use crate::op::{Closing, Op};
+use crate::op::{Closing, Op, Request};
 use crate::outcome::{Adjusted, Answer, Decision, Outcome};
 use crate::pool::PoolConfig;
 use crate::visit::Confirmed;
@@ -356,6 +357,27 @@ impl WhatIf {
             }
         }
     }
+}
+
+/// Whom a request would come to that is made now, and why. The state is left as it is.
+pub fn explain_one(
+    state: &Corp,
+    change: Change,
+    request: &Request,
+    now_ms: u64,
+) -> Result<Vec<Explanation>, Error> {
+    let mut whatif = WhatIf::new(state, [change], now_ms);
+    whatif.wake(now_ms);
+    let mut before = whatif.draft;
+    let op = Op::Decide(vec![request.clone()]);
+    let entry = LogEntry {
+        seq: before.seq() + 1,
+        at_ms: now_ms,
+        outcome: before.clone().apply(&op, now_ms),
+        op,
+        payload: None,
+    };
+    explain::fold_and_explain(&mut before, &entry, request.allocation)
 }
 
 /// The visits that confirmations come from.

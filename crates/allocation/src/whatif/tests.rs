@@ -437,6 +437,29 @@ fn what_puts_the_pool_again_is_skipped() {
 }
 
 #[test]
+fn one_request_is_explained_and_nothing_is_changed() {
+    let mut history = History::of(FAIR, &[1000, 1000]);
+    history.decide(0);
+    let before = history.corp.clone();
+    let [change] = &only(config(0, FAIR, &[0, 1000]))[..] else {
+        panic!("one change")
+    };
+    let found = explain_one(
+        &history.corp,
+        change.clone(),
+        &request(9, &pool(0)),
+        history.now_ms,
+    );
+    let [found] = &found.unwrap()[..] else {
+        panic!("one decision")
+    };
+    assert_eq!(found.chosen, Some(member(1)));
+    let filters: Vec<_> = found.candidates.iter().map(|one| one.filter).collect();
+    assert_eq!(filters, [Some(crate::explain::Filter::WeightZero), None]);
+    assert_eq!(history.corp, before);
+}
+
+#[test]
 fn a_log_that_is_not_whole_is_told() {
     let mut history = History::of(FAIR, &[1000, 1000]);
     history.decide(0);

@@ -38,6 +38,10 @@ const TAGS: [(&str, &str); 19] = [
     ),
     ("presence", "Who is there now."),
     ("pools", "Members that share incoming customers."),
+    (
+        "policies",
+        "What pools were and could be: versions, drafts, and trying one before it is live.",
+    ),
     ("members", "People who can be given customers."),
     ("schedules", "When people work."),
     (

@@ -123,7 +123,7 @@ pub(super) fn deleted<T, R>(
 }
 
 /// The condition does not hold; `version` is what is there.
-fn stale(version: Option<u64>) -> Problem {
+pub(super) fn stale(version: Option<u64>) -> Problem {
     let detail = match version {
         Some(version) => format!(
             "It is at version {version} now. Read it again and repeat your change with its ETag."

@@ -39,7 +39,7 @@ struct ExplanationView {
 
 /// One decision: what the rules saw, and what they made of it.
 #[derive(Debug, Serialize, ToSchema)]
-struct DecisionView {
+pub(super) struct DecisionView {
     /// The entry of the corp's log.
     seq: u64,
     at: When,
@@ -56,13 +56,13 @@ struct DecisionView {
     needs: Vec<String>,
     /// Version of the configuration of the pool that served; null: the pool is no more.
     #[schema(required)]
-    policy: Option<u64>,
+    pub(super) policy: Option<u64>,
     /// `weighted_round_robin`, `least_load`.
     #[schema(required)]
     strategy: Option<&'static str>,
     /// Null: it waits, or nobody else was free, or a person must decide.
     #[schema(required)]
-    chosen: Option<String>,
+    pub(super) chosen: Option<String>,
     /// What decided, in order. Of a pool: `earliest_deadline` (of those with credit, whose credit would reach a whole
     /// customer first), `most_credit` (nobody had credit), `least_load`. Before it: `longest_waiting_woken`,
     /// `reassigned`, `offer_over`. Instead of it: `preferred` (whoever asked wanted him, or he had the customer before, or
@@ -207,7 +207,7 @@ fn is_too_far(error: &history::Error) -> bool {
     )
 }
 
-fn view(ctx: &Ctx, found: Explanation) -> DecisionView {
+pub(super) fn view(ctx: &Ctx, found: Explanation) -> DecisionView {
     let userid = |member: &MemberId| ctx.corp.names.userid(member);
     let candidates = found.candidates.iter().map(|one| CandidateView {
         member: userid(&one.member),

@@ -16,10 +16,12 @@ mod dead_effects;
 mod dead_letters;
 mod deliveries;
 mod docs;
+mod drafts;
 mod endpoints;
 mod etag;
 mod explanation;
 mod extract;
+mod findings;
 mod heartbeat;
 mod idempotent;
 pub(crate) mod ids;
@@ -33,6 +35,7 @@ mod offers;
 mod operations;
 mod page;
 mod parse;
+mod policies;
 mod pools;
 mod presence;
 pub mod problem;
@@ -42,6 +45,8 @@ mod reports;
 mod routing;
 mod schedules;
 mod shortfall;
+mod simulate;
+mod simulations;
 mod transfers;
 mod tree;
 mod validate;
@@ -95,7 +100,9 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(dead_letters::routes())
         .merge(deliveries::routes())
         .merge(endpoints::routes())
+        .merge(drafts::routes())
         .merge(explanation::routes())
+        .merge(findings::routes())
         .merge(leaves::routes())
         .merge(member_presence::routes())
         .merge(members::routes())
@@ -103,12 +110,14 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(offer_answers::routes())
         .merge(offers::routes())
         .merge(operations::routes())
+        .merge(policies::routes())
         .merge(pools::routes())
         .merge(presence::routes())
         .merge(quotas::routes())
         .merge(reports::routes())
         .merge(schedules::routes())
         .merge(shortfall::routes())
+        .merge(simulations::routes())
         .merge(transfers::routes())
         .merge(visits::more_routes())
         .merge(waiting::routes())

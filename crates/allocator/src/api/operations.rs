@@ -19,6 +19,7 @@ use super::{
     extract::{Path, Query},
     page::{List, list_query},
     problem::Problem,
+    simulations::SimulationView,
     when::When,
 };
 
@@ -79,6 +80,9 @@ pub(super) struct OperationView {
     first_errors: Vec<Value>,
     /// What was asked for.
     request: Value,
+    /// What a simulation found, once it is done; null otherwise.
+    #[schema(required, value_type = Option<SimulationView>)]
+    result: Option<Value>,
     actor: String,
     created_at: When,
     updated_at: When,
@@ -96,6 +100,7 @@ impl From<Operation> for OperationView {
             failed: operation.progress.failed,
             first_errors: operation.progress.first_errors,
             request: operation.request,
+            result: operation.result,
             actor: operation.actor,
             created_at: When(operation.created_ms),
             updated_at: When(operation.updated_ms),
@@ -205,11 +210,16 @@ pub(super) async fn begin(
         .operations()
         .create(ctx.id(), kind, total, request, &ctx.trail(note))
         .await?;
+    Ok(begun(ctx, operation))
+}
+
+/// Where it can be followed.
+pub(super) fn begun(ctx: &Ctx, operation: Operation) -> Response {
     let place = format!("/api/v1/corps/{}/operations/{}", ctx.id(), operation.id);
     let mut response =
         (StatusCode::ACCEPTED, Answer(OperationView::from(operation))).into_response();
     if let Ok(place) = HeaderValue::try_from(place) {
         response.headers_mut().insert(header::LOCATION, place);
     }
-    Ok(response)
+    response
 }

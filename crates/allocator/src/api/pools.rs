@@ -43,7 +43,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 /// How a pool chooses among its free members.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-enum StrategyName {
+pub(super) enum StrategyName {
     /// Shares by weight; nobody is ever a whole customer away from his exact share.
     WeightedRoundRobin,
     /// The fewest open customers for his weight.
@@ -71,7 +71,7 @@ impl From<Strategy> for StrategyName {
 /// What a pool is to be: the whole of it, what is left out is not.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct PutPool {
+pub(super) struct PutPool {
     /// 1 to 100 characters.
     name: String,
     #[serde(default = "weighted_round_robin")]
@@ -111,7 +111,7 @@ struct PutPool {
 /// How members are asked.
 #[derive(Debug, Clone, Copy, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct PoolOffers {
+pub(super) struct PoolOffers {
     /// How long a member may think, 5 s to a day; then the next one is asked.
     #[schema(minimum = 5, maximum = 86400)]
     accept_seconds: u64,
@@ -173,7 +173,7 @@ struct PutPoolMember {
 
 /// A pool as it is.
 #[derive(Debug, Serialize, ToSchema)]
-struct PoolView {
+pub(super) struct PoolView {
     id: String,
     name: String,
     strategy: StrategyName,
@@ -362,23 +362,23 @@ fn in_use(users: &PoolUsers) -> Problem {
         .with_current(json!({"channels": channels, "pools": pools}))
 }
 
-fn version(pool: &Pool) -> u64 {
+pub(super) fn version(pool: &Pool) -> u64 {
     pool.version
 }
 
 #[derive(Debug, Deserialize)]
-struct PoolPath {
-    pool_id: String,
+pub(super) struct PoolPath {
+    pub(super) pool_id: String,
 }
 
 impl PoolPath {
-    fn id(&self) -> Result<PoolId, Problem> {
+    pub(super) fn id(&self) -> Result<PoolId, Problem> {
         validate::in_path("pool_id", &self.pool_id)
     }
 }
 
 /// Redis is told at once. If it cannot be, the loop in `people` does it: the change itself is safe.
-async fn tell(ctx: &Ctx, id: &PoolId) {
+pub(super) async fn tell(ctx: &Ctx, id: &PoolId) {
     // How it routes is in this process's memory, as channels are: the others know it with their next comparison.
     if let Err(error) = people::refresh(&ctx.app, &ctx.corp).await {
         tracing::warn!(corp = %ctx.id(), pool = %id, error = %error, "pools are read anew later");
@@ -390,13 +390,32 @@ async fn tell(ctx: &Ctx, id: &PoolId) {
 
 fn check(id: &PoolId, wanted: &PutPool) -> Result<NewPool, Problem> {
     let mut fields = Fields::default();
+    let new = read(id, wanted, &mut fields);
+    if let Some(message) = too_many_weights(&new) {
+        fields.wrong("/members", "too_many_weights", message);
+    }
+    fields.check()?;
+    Ok(new)
+}
+
+/// In words, if there are more distinct weights than the rules take.
+pub(super) fn too_many_weights(pool: &NewPool) -> Option<String> {
+    let weights = pool.members.iter().map(|(_, weight)| *weight);
+    let weights: BTreeSet<_> = weights.filter(|weight| !weight.is_zero()).collect();
+    let many = weights.len();
+    (many > MAX_WEIGHTS)
+        .then(|| format!("{many} distinct weights, at most {MAX_WEIGHTS} are possible"))
+}
+
+/// What is wrong with any single field goes to `fields`.
+pub(super) fn read(id: &PoolId, wanted: &PutPool, fields: &mut Fields) -> NewPool {
     let name = fields.name("/name", &wanted.name);
     fields.range(
         "/load_window_seconds",
         wanted.load_window_seconds,
         1..=LONGEST_WINDOW_S,
     );
-    let offers = wanted.offers.map(|offers| offers.check(&mut fields));
+    let offers = wanted.offers.map(|offers| offers.check(fields));
     if wanted.members.len() > MAX_MEMBERS {
         fields.wrong(
             "/members",
@@ -430,18 +449,6 @@ fn check(id: &PoolId, wanted: &PutPool) -> Result<NewPool, Problem> {
         }
         members.push((member, place.weight.0));
     }
-    let weights: BTreeSet<_> = members
-        .iter()
-        .map(|(_, weight)| *weight)
-        .filter(|weight| !weight.is_zero())
-        .collect();
-    if weights.len() > MAX_WEIGHTS {
-        let message = format!(
-            "{} distinct weights, at most {MAX_WEIGHTS} are possible",
-            weights.len()
-        );
-        fields.wrong("/members", "too_many_weights", message);
-    }
     let routing = routing::check(
         id,
         PutRouting {
@@ -452,11 +459,10 @@ fn check(id: &PoolId, wanted: &PutPool) -> Result<NewPool, Problem> {
             alert_after_seconds: wanted.alert_after_seconds,
             person_after_seconds: wanted.person_after_seconds,
         },
-        &mut fields,
+        fields,
     );
-    fields.check()?;
     let strategy = wanted.strategy.into();
-    Ok(NewPool {
+    NewPool {
         name,
         strategy,
         load_window_seconds: wanted.load_window_seconds,
@@ -464,17 +470,23 @@ fn check(id: &PoolId, wanted: &PutPool) -> Result<NewPool, Problem> {
         routing,
         members,
         limits,
-    })
+    }
 }
 
 fn has_pages(channels: &[ChannelId]) -> Problem {
+    let (message, names) = pages(channels);
+    Problem::field("/offers", "channel_has_visits", message)
+        .with_current(json!({"channels": names}))
+}
+
+/// Why the pool cannot ask its members, and the channels that are in the way.
+pub(super) fn pages(channels: &[ChannelId]) -> (String, Vec<&str>) {
     let names: Vec<&str> = channels.iter().map(ChannelId::as_str).collect();
     let message = format!(
         "members cannot be asked first where a public page shows one at once: {} (`visits`); take one of the two away",
         names.join(", ")
     );
-    Problem::field("/offers", "channel_has_visits", message)
-        .with_current(json!({"channels": names}))
+    (message, names)
 }
 
 fn unknown_members(wanted: &PutPool, unknown: &[MemberId]) -> Problem {

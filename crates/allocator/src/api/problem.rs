@@ -11,7 +11,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::history::{self, MOST_ENTRIES};
+use crate::history;
 
 /// When to try again after a store was away, seconds.
 const RETRY_S: u32 = 2;
@@ -251,11 +251,15 @@ impl From<history::Error> for Problem {
                 "Other questions about the past are being answered. Try again.",
                 2,
             ),
-            history::Error::TooMany { from, entries } => Self::new(
+            history::Error::TooMany {
+                from,
+                entries,
+                most,
+            } => Self::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "too_many_entries",
                 format!(
-                    "It needs {entries} entries of the log, from {from} on; at most {MOST_ENTRIES} are folded for one question. Ask about a shorter or later span."
+                    "It needs {entries} entries of the log, from {from} on; at most {most} are folded for one question. Ask about a shorter or later span."
                 ),
             ),
             history::Error::Incomplete { seq, problem } => {

@@ -37,6 +37,15 @@ impl Fields {
         });
     }
 
+    /// What is wrong with something inside.
+    pub(super) fn inside(&mut self, pointer: &str, inner: Fields) {
+        let inner = inner.0.into_iter().map(|error| FieldError {
+            pointer: format!("{pointer}{}", error.pointer),
+            ..error
+        });
+        self.0.extend(inner);
+    }
+
     /// What is wrong with hours.
     pub(super) fn all(&mut self, wrongs: Vec<Wrong>) {
         for wrong in wrongs {

@@ -4,13 +4,13 @@
 use std::{sync::Arc, time::Duration};
 
 use inbox::{DeliveryId, EntryId, Selection};
-use ledger::{Delivery, Operation, OperationState, PageRequest, Progress};
+use ledger::{Delivery, Operation, OperationState, PageRequest, Progress, SIMULATIONS};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{dead_effects::of_a_transfer, when::When};
+use super::{dead_effects::of_a_transfer, simulate::Simulation, when::When};
 use crate::{
     app::{App, CorpApp},
     backoff::{Backoff, sleep},
@@ -45,6 +45,8 @@ enum Error {
     Decide(#[from] decide::Error),
     #[error("the operation's request cannot be read: {0}")]
     Request(#[from] serde_json::Error),
+    #[error("{0}")]
+    Simulate(#[from] super::simulate::Error),
     #[error("the operation stands at a place that this version does not know")]
     Cursor,
     #[error("an operation of an unknown kind: {0}")]
@@ -58,6 +60,7 @@ impl Error {
             Self::Ledger(error) => error.is_passing(),
             Self::Inbox(error) => error.is_passing(),
             Self::Decide(_) => true,
+            Self::Simulate(error) => error.is_passing(),
             Self::Request(_) | Self::Cursor | Self::Kind(_) => false,
         }
     }
@@ -65,17 +68,32 @@ impl Error {
 
 /// Works until the program stops.
 pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    work(&app, &corp, &stop, false).await;
+}
+
+/// The same for simulations, which take long: nothing else waits for them.
+pub async fn run_simulations(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    work(&app, &corp, &stop, true).await;
+}
+
+async fn work(app: &App, corp: &CorpApp, stop: &CancellationToken, simulations: bool) {
     let mut backoff = Backoff::store();
     while !stop.is_cancelled() {
-        match turn(&app, &corp, &stop).await {
+        let turn = async {
+            match simulations {
+                true => simulation_turn(app, corp, stop).await,
+                false => turn(app, corp, stop).await,
+            }
+        };
+        match turn.await {
             Ok(true) => backoff.reset(),
             Ok(false) => {
                 backoff.reset();
-                sleep(IDLE, &stop).await;
+                sleep(IDLE, stop).await;
             }
             Err(error) => {
                 tracing::warn!(corp = %corp.id, error = %error, "operations wait");
-                backoff.wait(&stop).await;
+                backoff.wait(stop).await;
             }
         }
     }
@@ -88,18 +106,44 @@ pub async fn turn(
     stop: &CancellationToken,
 ) -> Result<bool, ledger::Error> {
     let operations = app.ledger.operations();
-    let Some((operation, claim)) = operations.claim(&corp.id, LEASE_MS, app.now_ms()).await? else {
+    let claimed = operations.claim(&corp.id, LEASE_MS, app.now_ms()).await?;
+    take(app, corp, stop, claimed).await
+}
+
+/// The same for a simulation.
+pub async fn simulation_turn(
+    app: &App,
+    corp: &CorpApp,
+    stop: &CancellationToken,
+) -> Result<bool, ledger::Error> {
+    let operations = app.ledger.operations();
+    let claimed = operations.claim_simulation(&corp.id, LEASE_MS, app.now_ms());
+    take(app, corp, stop, claimed.await?).await
+}
+
+async fn take(
+    app: &App,
+    corp: &CorpApp,
+    stop: &CancellationToken,
+    claimed: Option<(Operation, Uuid)>,
+) -> Result<bool, ledger::Error> {
+    let operations = app.ledger.operations();
+    let Some((operation, claim)) = claimed else {
         return Ok(false);
     };
     let id = operation.id;
-    let job = Job {
+    let mut job = Job {
         app,
         corp,
         operation,
         claim,
+        simulation: None,
+        result: None,
     };
     if let Some(end) = job.run(stop).await? {
-        operations.end(id, claim, end, app.now_ms()).await?;
+        let result = job.result.as_ref();
+        let ended = operations.end_with(id, claim, end, result, app.now_ms());
+        ended.await?;
     } else if stop.is_cancelled() {
         operations.release(id, claim).await?;
     }
@@ -111,12 +155,14 @@ struct Job<'a> {
     corp: &'a CorpApp,
     operation: Operation,
     claim: Uuid,
+    simulation: Option<Simulation>,
+    result: Option<serde_json::Value>,
 }
 
 impl Job<'_> {
     /// How it ended; None: it is not ours any more, or the program stops.
     async fn run(
-        mut self,
+        &mut self,
         stop: &CancellationToken,
     ) -> Result<Option<OperationState>, ledger::Error> {
         let mut backoff = Backoff::store();
@@ -141,7 +187,12 @@ impl Job<'_> {
                 }
                 Err(error) => {
                     tracing::warn!(corp = %self.corp.id, operation = %self.operation.id, error = %error, "a batch was not done");
-                    failed += u32::from(!error.is_passing());
+                    failed += match error.is_passing() {
+                        true => 0,
+                        // Again would be the same.
+                        false if matches!(error, Error::Simulate(_)) => TRIES,
+                        false => 1,
+                    };
                     if failed >= TRIES {
                         note(
                             &mut self.operation.progress,
@@ -171,6 +222,7 @@ impl Job<'_> {
             DELIVERIES => self.deliveries().await,
             DEAD_DELIVERIES => self.dead_deliveries().await,
             DEAD_EFFECTS => self.dead_effects().await,
+            SIMULATIONS => self.simulate().await,
             other => Err(Error::Kind(other.to_owned())),
         }
     }
@@ -227,6 +279,26 @@ impl Job<'_> {
         progress.skipped += (rows.len() - batch.len()) as u64;
         progress.cursor = last.or_else(|| progress.cursor.take());
         Ok(more)
+    }
+
+    async fn simulate(&mut self) -> Result<bool, Error> {
+        let mut simulation = match self.simulation.take() {
+            Some(simulation) => simulation,
+            None => {
+                let wanted = serde_json::from_value(self.operation.request.clone())?;
+                self.operation.progress.done = 0;
+                Simulation::begin(self.app, self.corp, wanted).await?
+            }
+        };
+        if let Some(done) = simulation.step().await? {
+            self.operation.progress.done = done;
+            self.simulation = Some(simulation);
+            return Ok(true);
+        }
+        let (entries, result) = simulation.end(self.app, self.corp).await?;
+        self.operation.progress.done = entries;
+        self.result = Some(result);
+        Ok(false)
     }
 
     async fn dead_deliveries(&mut self) -> Result<bool, Error> {

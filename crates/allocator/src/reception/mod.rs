@@ -16,3 +16,6 @@ pub mod tasks;
 mod told;
 mod visit_rules;
 pub mod visits;
+
+/// Why a customer whose load window has passed counts no more: the reason in the log.
+pub(crate) const WINDOW_PASSED: &str = "window_passed";

@@ -72,7 +72,7 @@ async fn wake(corp: &CorpApp, pool: &PoolId) -> Result<(), Error> {
 /// Ends allocations that were decided before the window began, one batch a look: the rows close with the log, so
 /// more at once would find the same ones again.
 async fn let_go(app: &App, corp: &CorpApp, pool: &PoolId, before_ms: u64) -> Result<(), Error> {
-    let Ok(reason) = Reason::new("window_passed") else {
+    let Ok(reason) = Reason::new(super::WINDOW_PASSED) else {
         return Ok(());
     };
     let limit = u32::try_from(MAX_BATCH).unwrap_or(u32::MAX);

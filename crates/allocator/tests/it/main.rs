@@ -17,6 +17,7 @@ mod api_limits;
 mod api_moves;
 mod api_offers;
 mod api_people;
+mod api_policies;
 mod api_presence;
 mod api_refusals;
 mod api_reports;

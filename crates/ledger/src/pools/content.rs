@@ -7,7 +7,7 @@ use allocation::{Limits, MemberId, OfferRule, Strategy, Weight};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{NewPool, Pool};
+use super::{NewPool, Pool, Routing};
 use crate::Error;
 
 const FORMAT: u32 = 1;
@@ -21,6 +21,8 @@ struct Document {
     load_window_seconds: Option<u64>,
     #[serde(default)]
     offers: Option<Offers>,
+    #[serde(default)]
+    routing: Routing,
     members: Vec<Place>,
 }
 
@@ -63,6 +65,7 @@ impl NewPool {
                 accept_seconds: rule.accept_ms / 1_000,
                 tries: rule.tries,
             }),
+            routing: self.routing.clone(),
             members: members.collect(),
         };
         serde_json::to_value(document).unwrap_or_default()
@@ -93,6 +96,7 @@ impl NewPool {
                 accept_ms: offers.accept_seconds.saturating_mul(1_000),
                 tries: offers.tries,
             }),
+            routing: document.routing,
             members: members.map(|place| (place.member, place.weight)).collect(),
             limits,
         })
@@ -109,6 +113,7 @@ impl Pool {
             strategy: self.strategy,
             load_window_seconds: self.load_window_seconds,
             offers: self.offers,
+            routing: self.routing.clone(),
             members: members
                 .map(|place| (place.member.clone(), place.weight))
                 .collect(),
@@ -139,6 +144,10 @@ mod tests {
                 accept_ms: 60_000,
                 tries: 3,
             }),
+            routing: Routing {
+                drip_seconds: Some(60),
+                ..Routing::default()
+            },
             members: vec![
                 (member("b"), "0.5".parse().unwrap()),
                 (member("a"), Weight::ONE),
