@@ -13,6 +13,7 @@
 //! | `ledger` | P20: the ledger's writer | [`ledger`] |
 //! | `path` | P10–P12, P23, P24 (allocator), P27: from callback to committed row | [`path`] |
 //! | `open` | P26: one callback's cryptography | [`open`] |
+//! | `replay` | P28: a million inputs again under another policy | [`replay`] |
 //!
 //! *bar* is what holds on two busy cores, *goal* what a quiet machine allows; `definitions` has them all. `ratio` is
 //! what bar and goal are for: ours ÷ limit, or, where the unit says so, a plain figure (milliseconds, megabytes, …)
@@ -32,6 +33,7 @@ mod open;
 mod path;
 mod programs;
 mod redis_benchmark;
+mod replay;
 mod row;
 mod servers;
 pub(crate) mod stand;
@@ -91,11 +93,14 @@ pub(crate) enum Group {
     Path,
     /// Opening a callback.
     Open,
+    /// The past again under another policy.
+    Replay,
 }
 
 impl Group {
-    const ALL: [Group; 5] = [
+    const ALL: [Group; 6] = [
         Group::Open,
+        Group::Replay,
         Group::Decide,
         Group::Gateway,
         Group::Ledger,
@@ -104,7 +109,7 @@ impl Group {
 
     fn needs(self) -> &'static [Package] {
         match self {
-            Group::Open => &[],
+            Group::Open | Group::Replay => &[],
             Group::Gateway => &[Package::Redis],
             Group::Ledger => &[Package::Postgres],
             Group::Decide | Group::Path => &[Package::Redis, Package::Postgres],
@@ -118,6 +123,7 @@ impl Group {
             Group::Ledger => "ledger",
             Group::Path => "path",
             Group::Open => "open",
+            Group::Replay => "replay",
         }
     }
 }
@@ -230,6 +236,7 @@ fn measure(bench: &Bench, group: Group) -> anyhow::Result<Vec<Row>> {
     let mut samples = Samples::default();
     match group {
         Group::Open => open::run(bench, &mut samples)?,
+        Group::Replay => replay::run(bench, &mut samples)?,
         Group::Decide => decide::run(bench, &mut samples)?,
         Group::Gateway => {
             gateway::run(bench, &mut samples)?;
