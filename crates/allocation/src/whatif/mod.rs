@@ -100,6 +100,7 @@ impl WhatIf {
             report: Report::default(),
         };
         whatif.put(from_ms);
+        whatif.wake(recorded, from_ms);
         whatif.begin_windows(from_ms);
         whatif
     }
@@ -142,10 +143,8 @@ impl WhatIf {
         self.would.after(&self.draft, &mapped.op, &outcome, &shown);
         self.compare(entry, &mapped, &outcome, skipped);
         self.begin_window(&mapped.op, &outcome, now_ms);
-        if outcome.more && !entry.outcome.more {
-            self.wake(now_ms);
-        }
         self.accept(recorded, now_ms);
+        self.wake(recorded, now_ms);
         Ok(())
     }
 
@@ -206,11 +205,17 @@ impl WhatIf {
         outcome
     }
 
-    /// Nobody waits while somebody is free.
-    fn wake(&mut self, now_ms: u64) {
+    /// Nobody waits while somebody is free. Where that is so in the recorded state, too, an entry of the log sees to it.
+    fn wake(&mut self, recorded: &Corp, now_ms: u64) {
         for _ in 0..MOST_BESIDE {
+            let mut pools = self.draft.can_wake();
+            if pools.is_empty() {
+                return;
+            }
+            let later = recorded.can_wake();
+            pools.retain(|pool| !later.contains(pool));
             let mut woken = 0;
-            for pool in self.draft.can_wake() {
+            for pool in pools {
                 let limit = MAX_WAKE as u32;
                 woken += self.beside(Op::Wake { pool, limit }, now_ms).woken.len();
             }
@@ -243,7 +248,7 @@ impl WhatIf {
                 }
             };
             if self.beside(op, at_ms).more {
-                self.wake(at_ms);
+                self.wake(recorded, at_ms);
             }
         }
     }
@@ -366,9 +371,7 @@ pub fn explain_one(
     request: &Request,
     now_ms: u64,
 ) -> Result<Vec<Explanation>, Error> {
-    let mut whatif = WhatIf::new(state, [change], now_ms);
-    whatif.wake(now_ms);
-    let mut before = whatif.draft;
+    let mut before = WhatIf::new(state, [change], now_ms).draft;
     let op = Op::Decide(vec![request.clone()]);
     let entry = LogEntry {
         seq: before.seq() + 1,

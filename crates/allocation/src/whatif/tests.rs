@@ -44,6 +44,9 @@ fn run(history: &History, skip: usize, changes: Vec<Change>) -> (Report, Corp) {
     for entry in &history.entries[skip..] {
         whatif.fold(&mut recorded, entry).unwrap();
         assert_eq!(whatif.draft().problems(), Vec::<String>::new(), "{entry:?}");
+        let mut in_vain = whatif.draft().can_wake();
+        in_vain.retain(|pool| !recorded.can_wake().contains(pool));
+        assert_eq!(in_vain, Vec::new(), "somebody waits in vain: {entry:?}");
     }
     let draft = whatif.draft().clone();
     (whatif.end(&recorded), draft)
@@ -99,7 +102,7 @@ proptest! {
         prop_assert_eq!(draft.dump(), history.corp.dump());
     }
 
-    /// `run` asks the draft's state for problems at every step.
+    /// `run` looks at every step for problems of the draft's state, and for somebody who waits while somebody is free.
     #[test]
     fn under_any_draft_the_state_holds_together(
         seed: u64,

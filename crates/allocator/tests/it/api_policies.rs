@@ -216,6 +216,7 @@ async fn what_changed_meanwhile_is_told_before_it_is_overwritten() {
     assert_eq!(refused.refused().0, 404);
 }
 
+/// Case 56: weights of 0 only are told, and taken.
 #[tokio::test]
 async fn what_is_wrong_with_a_draft_is_found_before_it_is_published() {
     let world = World::new().await;
@@ -284,6 +285,7 @@ async fn what_is_wrong_with_a_draft_is_found_before_it_is_published() {
     assert_eq!(findings[0], told("error", "", "pool_deleted"));
 }
 
+/// Case 133.
 #[tokio::test]
 async fn drafts_that_cannot_be_are_refused() {
     let world = World::new().await;

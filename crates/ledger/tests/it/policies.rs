@@ -404,7 +404,7 @@ async fn a_draft_is_of_a_pool_and_of_a_version_that_it_had() {
     assert_eq!(delete(Precondition::None).await, Deleted::Absent);
 }
 
-/// Of many who publish at once each draft is published once, and nobody overwrites what he did not see.
+/// Case 126: of many who publish at once each draft is published once, and nobody overwrites what he did not see.
 #[tokio::test]
 async fn one_of_many_publishers_is_first() {
     let setup = with_pool().await;
