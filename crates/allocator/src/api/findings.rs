@@ -10,7 +10,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Api,
-    access::{Ctx, Viewer},
+    access::{Ctx, Operator},
     docs::Refusals,
     drafts::DraftPath,
     extract::Path,
@@ -63,7 +63,7 @@ struct FindingsView {
 #[utoipa::path(post, path = "/drafts/{draft_id}/validate", tag = "policies", operation_id = "validate_draft",
     params(("draft_id" = String, Path)), responses((status = 200, body = FindingsView), Refusals))]
 async fn validate(
-    Viewer(ctx): Viewer,
+    Operator(ctx): Operator,
     Path(path): Path<DraftPath>,
 ) -> Result<axum::Json<FindingsView>, Problem> {
     let draft = path.find(&ctx).await?;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::{
     Api,
-    access::{Ctx, Operator, Viewer},
+    access::{Ctx, Operator},
     docs::Refusals,
     drafts::DraftPath,
     explanation::{self, DecisionView},
@@ -237,7 +237,7 @@ struct TriedView {
 #[utoipa::path(post, path = "/drafts/{draft_id}/decide", tag = "policies", operation_id = "try_draft",
     params(("draft_id" = String, Path)), responses((status = 200, body = TriedView), Refusals))]
 async fn decide(
-    Viewer(ctx): Viewer,
+    Operator(ctx): Operator,
     Path(path): Path<DraftPath>,
 ) -> Result<axum::Json<TriedView>, Problem> {
     let draft = path.find(&ctx).await?;

@@ -516,9 +516,8 @@ async fn one_customer_can_be_tried() {
     console.ask("p1", "wm1").await;
     world.written().await;
     let before = world.corp_app().roster.status().await.unwrap().seq;
-    let viewer = world.console(Role::Viewer).await;
     let made = draft(&console, &[("mA", 0.0), ("mC", 1.0)]).await;
-    let tried = viewer.post(&path(&made, "/decide"), json!({})).await.ok();
+    let tried = console.post(&path(&made, "/decide"), json!({})).await.ok();
     assert_eq!(tried["member"], "mC");
     let explanation = &tried["explanation"];
     assert_eq!(
@@ -537,7 +536,10 @@ async fn one_customer_can_be_tried() {
     ];
     assert_eq!(filters, expected);
     let nobody = draft(&console, &[("mA", 0.0)]).await;
-    let tried = viewer.post(&path(&nobody, "/decide"), json!({})).await.ok();
+    let tried = console
+        .post(&path(&nobody, "/decide"), json!({}))
+        .await
+        .ok();
     assert_eq!(tried["member"], Value::Null);
     assert_eq!(tried["explanation"]["waits"]["why"], "nobody_free");
     let after = world.corp_app().roster.status().await.unwrap().seq;
