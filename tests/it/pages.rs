@@ -2,7 +2,7 @@
 //! that he has come.
 
 use allocation::{AllocationId, ChannelId, PoolId};
-use allocator::reception::visits::{Visited, Visitor, VisitorKind, visit, way_of};
+use allocator::reception::visits::{Visited, Visitor, VisitorKind, Wanted, visit, way_of};
 use e2e::{Options, World, eventually};
 use ledger::{NewChannel, Precondition, Trail, VisitEnd, Visits};
 use reqwest::{Client, StatusCode, header};
@@ -191,7 +191,7 @@ async fn a_customer_is_found_by_his_unionid() {
     let mut holds = Vec::new();
     for n in 0..4 {
         let hold = eventually("a member is held", || async {
-            match visit(app, corp, &channel, &visitor(n)).await {
+            match visit(app, corp, &channel, &visitor(n), Wanted::default()).await {
                 Ok(Visited::Held(hold)) => Some(hold),
                 _ => None,
             }

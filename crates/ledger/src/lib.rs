@@ -78,12 +78,12 @@ pub use operations::{Operation, OperationState, Operations, Progress, SIMULATION
 pub use outbox::{
     Claim, EffectState, Fence, Finish, Held, Outbox, OutboxRow, Outcome, Reaped, Unfinished,
 };
+pub use pool_drafts::{Draft, DraftRefused, Drafts, MOST_DRAFTS, NewDraft, Publication};
+pub use pool_versions::{Published, RolledBack};
 pub use pools::{
     Fallback, NewPool, Otherwise, Pool, PoolMember, PoolRefused, PoolUsers, PoolVersion, PoolWait,
     Pools, Relax, Routing, Sticky,
 };
-pub use pool_drafts::{Draft, DraftRefused, Drafts, MOST_DRAFTS, NewDraft, Publication};
-pub use pool_versions::{Published, RolledBack};
 pub use put::{Deleted, Precondition, Put};
 pub use schedules::{NewSchedule, Schedule, Schedules};
 pub use transfers::{

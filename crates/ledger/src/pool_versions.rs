@@ -31,7 +31,7 @@ pub struct Published {
 /// What a way back came to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RolledBack {
-    Put(Put<Pool, PoolRefused>),
+    Put(Box<Put<Pool, PoolRefused>>),
     /// There was no such version.
     NoVersion,
     /// The pool was deleted then.
@@ -132,7 +132,7 @@ impl Pools {
             ..trail.clone()
         };
         let put = self.put(corp, id, &content, precondition, &trail).await?;
-        Ok(RolledBack::Put(put))
+        Ok(RolledBack::Put(Box::new(put)))
     }
 }
 

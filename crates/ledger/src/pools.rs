@@ -20,8 +20,8 @@ use crate::row::Columns;
 use crate::times::at;
 
 mod content;
-mod rows;
 mod routing;
+mod rows;
 
 pub use routing::{Fallback, Otherwise, PoolWait, Relax, Routing, Sticky};
 use rows::{lock, read, save, save_members, with_members};

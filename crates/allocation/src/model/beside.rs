@@ -41,6 +41,8 @@ pub(crate) enum Due {
     Alarm,
     Hold,
     Offer,
+    /// The plan of one who waits goes on.
+    Patience,
 }
 
 impl Corp {
@@ -92,8 +94,13 @@ impl Corp {
 
     /// Pools in which somebody waits and somebody is free.
     pub(crate) fn can_wake(&self) -> Vec<PoolId> {
-        let waiting = self.waiting.keys().filter(|pool| self.sum(pool) > 0);
-        waiting.cloned().collect()
+        let pools: BTreeSet<&PoolId> = self.queues.keys().map(|(pool, _)| pool).collect();
+        let may = |pool: &&&PoolId| self.sum(pool) > 0 && !self.drips(pool, self.at_ms);
+        pools
+            .iter()
+            .filter(may)
+            .map(|pool| (*pool).clone())
+            .collect()
     }
 
     /// The first thing that ends here until then and not in the other state.
@@ -101,10 +108,13 @@ impl Corp {
         let alarm = first_beside(&self.alarms, &other.alarms, until_ms);
         let hold = first_beside(&self.slots.ends, &other.slots.ends, until_ms);
         let offer = first_beside(&self.offers.ends, &other.offers.ends, until_ms);
+        let patience = first_beside(&self.patience, &other.patience, until_ms);
+        let patience = patience.map(|at_ms| (at_ms, Due::Patience));
         let alarm = alarm.map(|at_ms| (at_ms, Due::Alarm));
         let hold = hold.map(|at_ms| (at_ms, Due::Hold));
         let offer = offer.map(|at_ms| (at_ms, Due::Offer));
-        [alarm, hold, offer].into_iter().flatten().min()
+        let all = [alarm, hold, offer, patience];
+        all.into_iter().flatten().min()
     }
 
     /// Offers of the pool that are not answered.

@@ -9,6 +9,7 @@ use crate::id::{AllocationId, MemberId, PoolId};
 use crate::model::{Corp, How, Traced, Turn, Watcher};
 use crate::op::{Op, SettlementOutcome};
 use crate::outcome::{Answer, Outcome, Settled};
+use crate::plan::AdvancedTo;
 use crate::visit::Confirmed;
 use crate::weight::Weight;
 
@@ -52,7 +53,7 @@ impl Meter {
             }
         }
         for pool in state.pool_ids() {
-            let candidates = state.candidates(pool, &[], now_ms);
+            let candidates = state.candidates(pool, &[], &[], now_ms);
             let out = candidates.into_iter().filter(|one| is_limit(one.filter));
             let out = out.map(|one| one.member).collect();
             let counts = Counts {
@@ -84,6 +85,12 @@ impl Meter {
                         Some(member) => self.lost(&one.pool, member),
                         None => self.gives_up(one.allocation),
                     }
+                }
+            }
+            Answer::Advanced(advanced) => {
+                let left = advanced.iter().filter(|one| one.to == AdvancedTo::Person);
+                for one in left {
+                    self.gives_up(one.allocation);
                 }
             }
             Answer::Settled(settled) => {

@@ -239,6 +239,7 @@ impl WhatIf {
                         Due::Alarm => Op::Note,
                         Due::Hold => Op::Expire { limit },
                         Due::Offer => Op::Reclaim { limit },
+                        Due::Patience => Op::Advance { limit },
                     };
                     (op, at_ms)
                 }

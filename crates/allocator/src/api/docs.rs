@@ -30,7 +30,7 @@ Errors are `application/problem+json` with a stable `code`. Lists are `data` and
 Times are RFC 3339 in UTC. Unknown fields and parameters are refused. \
 Every POST takes an `Idempotency-Key`: the same request with the same key has its effect once.";
 
-const TAGS: [(&str, &str); 19] = [
+const TAGS: [(&str, &str); 20] = [
     ("allocations", "Who got whom."),
     (
         "offers",

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allocation::{ChannelId, Limits, MemberId, ScheduleId};
+use allocation::{ChannelId, Limits, MemberId, PoolId, ScheduleId};
 use ledger::{Draft, Member, NewPool};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -41,7 +41,7 @@ struct FindingView {
     level: Level,
     /// JSON pointer into the draft, for example `/content/members/0/weight`; empty for all of it.
     pointer: String,
-    /// Errors: `unknown_member`, `too_many_weights`, `base_moved` (publish it with `overwrite`, or PUT it with the new
+    /// Errors: `unknown_member`, `unknown_pool`, `too_many_weights`, `base_moved` (publish it with `overwrite`, or PUT it with the new
     /// `base_version`), `pool_deleted`, `channel_has_visits` (a public page cannot lead to a pool that asks its members). Warnings: `no_members`, `all_weights_zero`, `nobody_works` (nobody with a weight can ever be
     /// given anybody), `member_blocked`, `never_opens`, `limit_zero`, `unchanged`.
     code: &'static str,
@@ -70,6 +70,7 @@ async fn validate(
     let mut findings = Findings::default();
     findings.base(&ctx, &draft).await?;
     findings.pages(&ctx, &draft).await?;
+    findings.fallbacks(&ctx, &draft.content).await?;
     findings.content(&ctx, &draft.content).await?;
     let mut findings = findings.0;
     findings.sort_by_key(|finding| finding.level);
@@ -142,6 +143,21 @@ impl Findings {
         if !leads.is_empty() {
             let (message, _) = pools::pages(&leads);
             self.error("/content/offers", "channel_has_visits", message);
+        }
+        Ok(())
+    }
+
+    /// Pools that it leads to.
+    async fn fallbacks(&mut self, ctx: &Ctx, content: &NewPool) -> Result<(), Problem> {
+        let fallbacks = &content.routing.fallbacks;
+        let ids: Vec<PoolId> = fallbacks.iter().map(|one| one.pool.clone()).collect();
+        let there = ctx.app.ledger.pools().get_many(ctx.id(), &ids).await?;
+        for (index, id) in ids.iter().enumerate() {
+            if !there.iter().any(|pool| pool.id == *id) {
+                let pointer = format!("/content/fallbacks/{index}/pool");
+                let message = format!("there is no pool {id} (any more)");
+                self.error(pointer, "unknown_pool", message);
+            }
         }
         Ok(())
     }

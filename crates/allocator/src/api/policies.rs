@@ -1,5 +1,6 @@
 //! What pools were: every version that was ever in force, and the way back to one.
 
+use allocation::PoolId;
 use ledger::{NewPool, PoolRefused, Published, Put, RolledBack};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -15,6 +16,7 @@ use super::{
     page::{List, list_query},
     pools::{self, PoolOffers, PoolPath, PoolView, StrategyName},
     problem::{Details, Problem},
+    routing::{PoolFallback, PoolRelax, PoolSticky},
     validate::{Fields, JsonWeight},
     when::When,
 };
@@ -40,6 +42,16 @@ pub(super) struct PolicyView {
     load_window_seconds: Option<u64>,
     #[schema(required)]
     offers: Option<PoolOffers>,
+    fallbacks: Vec<PoolFallback>,
+    relax: Vec<PoolRelax>,
+    #[schema(required)]
+    sticky: Option<PoolSticky>,
+    #[schema(required)]
+    drip_seconds: Option<u64>,
+    #[schema(required)]
+    alert_after_seconds: Option<u64>,
+    #[schema(required)]
+    person_after_seconds: Option<u64>,
     members: Vec<PolicyMemberView>,
 }
 
@@ -76,6 +88,17 @@ impl PolicyView {
             strategy: content.strategy.into(),
             load_window_seconds: content.load_window_seconds,
             offers: content.offers.map(PoolOffers::from),
+            fallbacks: content
+                .routing
+                .fallbacks
+                .iter()
+                .map(PoolFallback::from)
+                .collect(),
+            relax: content.routing.relax.iter().map(PoolRelax::from).collect(),
+            sticky: content.routing.sticky.map(PoolSticky::from),
+            drip_seconds: content.routing.drip_seconds,
+            alert_after_seconds: content.routing.alert_after_seconds,
+            person_after_seconds: content.routing.person_after_seconds,
             members: members.collect(),
         }
     }
@@ -184,7 +207,7 @@ struct Rollback {
 
 /// Puts what the pool was in an earlier version, as a new one; a deleted pool comes back. `If-Match` with the pool's ETag guards
 /// against overwriting somebody else's change. 409 `unknown_members`: some of its members are not known any more; 409
-/// `channel_has_visits`: it asked its members, and a channel with a public page leads to it now.
+/// `unknown_pools`: nor are pools that it leads to; 409 `channel_has_visits`: it asked its members, and a channel with a public page leads to it now.
 #[utoipa::path(post, path = "/pools/{pool_id}/rollback", tag = "policies", operation_id = "roll_pool_back",
     params(("pool_id" = String, Path), ("If-Match" = Option<String>, Header),
         ("Idempotency-Key" = Option<String>, Header)),
@@ -206,7 +229,7 @@ async fn roll_back(
     let trail = ctx.trail(note);
     let back = pools.roll_back(ctx.id(), &id, version, condition, &trail);
     let put = match back.await? {
-        RolledBack::Put(put) => put,
+        RolledBack::Put(put) => *put,
         RolledBack::NoVersion => {
             return Err(Problem::field(
                 "/version",
@@ -248,6 +271,15 @@ pub(super) fn note(fields: &mut Fields, note: Option<&str>) -> Option<String> {
 pub(super) async fn refused(ctx: &Ctx, misfit: &PoolRefused) -> Problem {
     let unknown = match misfit {
         PoolRefused::Unknown(unknown) => unknown,
+        PoolRefused::NoPools(unknown) => {
+            let names: Vec<&str> = unknown.iter().map(PoolId::as_str).collect();
+            let detail = format!(
+                "Pools that it leads to are not there: {}. Make them first, or leave them out.",
+                names.join(", ")
+            );
+            return Problem::conflict("unknown_pools", detail)
+                .with_current(json!({"pools": names}));
+        }
         PoolRefused::Visits(channels) => {
             let (detail, names) = pools::pages(channels);
             return Problem::conflict("channel_has_visits", detail)

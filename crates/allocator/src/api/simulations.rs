@@ -30,6 +30,7 @@ use super::{
 use crate::{
     history::{self, MOST_SIMULATED, Walk},
     people,
+    reception::{plans, routes as rules},
 };
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -232,7 +233,7 @@ struct TriedView {
     explanation: DecisionView,
 }
 
-/// Whom a new customer would come to if the draft were published now, and why. Uses the present state (presence, loads, credits)
+/// Whom a new customer who needs nothing in particular would come to if the draft were published now, and why. Uses the present state (presence, loads, credits)
 /// from the ledger and changes nothing.
 #[utoipa::path(post, path = "/drafts/{draft_id}/decide", tag = "policies", operation_id = "try_draft",
     params(("draft_id" = String, Path)), responses((status = 200, body = TriedView), Refusals))]
@@ -245,13 +246,27 @@ async fn decide(
     let (app, now_ms) = (&ctx.app, ctx.app.now_ms());
     let walk = Walk::present(&app.ledger, &app.questions, ctx.id()).await?;
     let id = Uuid::now_v7();
+    let subject = SubjectKey::new(ctx.id(), "draft", &id.to_string());
+    let pool = rules::Pool {
+        routing: draft.content.routing.clone(),
+        ..rules::Pool::default()
+    };
+    let asked = plans::Asked {
+        pool: &draft.pool,
+        subject,
+        needs: &[],
+        prefer: None,
+        owner: None,
+    };
+    let plan = plans::plan(&pool, &asked);
     let request = Request {
         allocation: AllocationId(id),
         pool: draft.pool,
-        subject: SubjectKey::new(ctx.id(), "draft", &id.to_string()),
+        subject,
         holder: None,
         request: None,
         echo: false,
+        plan,
     };
     let tried = spawn_blocking(move || whatif::explain_one(walk.state(), change, &request, now_ms));
     let tried = tried.await.map_err(|error| Problem::internal(&error))?;

@@ -95,6 +95,7 @@ impl Past {
             holder: None,
             request: None,
             echo: true,
+            plan: None,
         };
         rows.push(self.apply(&Op::Decide(vec![request])));
         if let Some(left) = self.asked.checked_sub(OPEN) {
