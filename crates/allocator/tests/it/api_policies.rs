@@ -216,6 +216,61 @@ async fn what_changed_meanwhile_is_told_before_it_is_overwritten() {
     assert_eq!(refused.refused().0, 404);
 }
 
+#[tokio::test]
+async fn a_draft_with_offers_is_not_for_a_public_page() {
+    let world = World::new().await;
+    let console = three(&world).await;
+    let mut asking = content(&[("mA", 1.0)]);
+    asking["offers"] = json!({"accept_seconds": 60, "tries": 2});
+    let body = json!({"content": asking});
+    let made = console.post("/pools/p1/drafts", body).await.ok();
+    assert_eq!(made["content"]["offers"], asking["offers"]);
+    let visits = json!({"slots_per_member": 1, "hold_seconds": 600});
+    let channel = json!({"name": "page", "pool": "p1", "visits": visits});
+    console.put("/channels/page", channel).await.ok();
+    let found = console.post(&path(&made, "/validate"), json!({})).await;
+    let found = found.ok();
+    assert_eq!(found["valid"], false);
+    let finding = ["pointer", "code"].map(|name| found["findings"][0][name].clone());
+    assert_eq!(
+        finding,
+        [json!("/content/offers"), json!("channel_has_visits")]
+    );
+    let publish = path(&made, "/publish");
+    let refused = console.post(&publish, json!({})).await;
+    assert_eq!(refused.refused(), (409, "channel_has_visits".to_owned()));
+    assert_eq!(refused.json()["current"], json!({"channels": ["page"]}));
+    console.delete("/channels/page").await.ok();
+    let done = console.post(&publish, json!({})).await.ok();
+    assert_eq!(done["offers"], asking["offers"]);
+    let version = console.get("/pools/p1/versions/2").await.ok();
+    assert_eq!(version["content"]["offers"], asking["offers"]);
+    // Under the policy of before nobody is asked; of the time with offers the answers are those that were given.
+    let asked = console.ask("p1", "wm1").await;
+    let accept = format!(
+        "/allocations/{}/accept",
+        asked["allocation_id"].as_str().unwrap()
+    );
+    world.written().await;
+    console
+        .post(&accept, json!({"member": "mA", "epoch": 0}))
+        .await
+        .ok();
+    world.written().await;
+    let begun = console.post("/pools/p1/simulations", period(&world)).await;
+    let done = simulated(&world, &console, &begun).await;
+    assert_eq!(done["result"]["differences"], 0, "{done}");
+    let before = draft(&console, &[("mB", 1.0)]).await;
+    let begun = console
+        .post(&path(&before, "/simulations"), period(&world))
+        .await;
+    let done = simulated(&world, &console, &begun).await;
+    let result = &done["result"];
+    assert_eq!(result["not_applicable"], 1, "nobody was asked: {result}");
+    let of = |index: usize| result["pools"][0]["members"][index]["gain"].clone();
+    assert_eq!([of(0), of(1)], [json!(-1), json!(1)], "{result}");
+}
+
 /// Case 56: weights of 0 only are told, and taken.
 #[tokio::test]
 async fn what_is_wrong_with_a_draft_is_found_before_it_is_published() {
