@@ -8,6 +8,7 @@ use allocation::{
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
 use super::{
@@ -90,11 +91,16 @@ impl Simulation {
         };
         let (first, last) = span(app, &corp.id, &wanted).await?;
         let walk = Walk::before(&app.ledger, &app.simulations, &corp.id, first, last).await?;
-        let whatif = WhatIf::new(walk.state(), changes, wanted.from.0);
+        // A state may be large: it is copied beside the tasks that wait for stores.
+        let from_ms = wanted.from.0;
+        let begun = spawn_blocking(move || {
+            let whatif = WhatIf::new(walk.state(), changes, from_ms);
+            (walk, whatif)
+        });
         Ok(Self {
             wanted,
             last,
-            at: Some((walk, whatif)),
+            at: Some(begun.await.map_err(history::Error::from)?),
         })
     }
 
@@ -115,8 +121,8 @@ impl Simulation {
         let Some((walk, whatif)) = self.at else {
             return Ok((0, Value::Null));
         };
-        let report = whatif.end(walk.state());
-        drop(walk);
+        let report = spawn_blocking(move || whatif.end(walk.state()));
+        let report = report.await.map_err(history::Error::from)?;
         let members = report.pools.values().flat_map(|pool| pool.members.keys());
         let mut members: Vec<MemberId> = members.cloned().collect();
         members.sort();
