@@ -92,7 +92,14 @@ impl Corp {
             .map_or(1, |config| config.version + 1)
     }
 
-    /// Pools in which somebody waits and somebody is free.
+    /// Who waits for this pool, and who of it is free, is the same in both states.
+    pub(crate) fn has_same_queues(&self, other: &Corp, pool: &PoolId) -> bool {
+        self.pools.get(pool) == other.pools.get(pool)
+            && self.drips.get(pool) == other.drips.get(pool)
+            && self.queues_of(pool).eq(other.queues_of(pool))
+    }
+
+    /// Pools in which somebody waits and somebody is free, who may not be able to serve him.
     pub(crate) fn can_wake(&self) -> Vec<PoolId> {
         let pools: BTreeSet<&PoolId> = self.queues.keys().map(|(pool, _)| pool).collect();
         let may = |pool: &&&PoolId| self.sum(pool) > 0 && !self.drips(pool, self.at_ms);

@@ -196,7 +196,7 @@ impl Meter {
             let side = sides.entry(pool.clone()).or_default();
             side.pool = Pool {
                 decided: counts.decided,
-                waiting: state.n_waiting(&pool) as u64,
+                waiting: state.waiting(&pool).len() as u64,
                 waits: Waits::of(&counts.waited_ms, counts.gave_up),
                 limits_reached: counts.reached,
                 kept_out: counts.kept_out,

@@ -205,15 +205,12 @@ impl WhatIf {
         outcome
     }
 
-    /// Nobody waits while somebody is free. Where that is so in the recorded state, too, an entry of the log sees to it.
+    /// Nobody waits while somebody is free who can serve him. Where the recorded state has the same, an entry of the log sees to
+    /// it.
     fn wake(&mut self, recorded: &Corp, now_ms: u64) {
         for _ in 0..MOST_BESIDE {
             let mut pools = self.draft.can_wake();
-            if pools.is_empty() {
-                return;
-            }
-            let later = recorded.can_wake();
-            pools.retain(|pool| !later.contains(pool));
+            pools.retain(|pool| !self.draft.has_same_queues(recorded, pool));
             let mut woken = 0;
             for pool in pools {
                 let limit = MAX_WAKE as u32;

@@ -44,9 +44,13 @@ fn run(history: &History, skip: usize, changes: Vec<Change>) -> (Report, Corp) {
     for entry in &history.entries[skip..] {
         whatif.fold(&mut recorded, entry).unwrap();
         assert_eq!(whatif.draft().problems(), Vec::<String>::new(), "{entry:?}");
-        let mut in_vain = whatif.draft().can_wake();
-        in_vain.retain(|pool| !recorded.can_wake().contains(pool));
-        assert_eq!(in_vain, Vec::new(), "somebody waits in vain: {entry:?}");
+        for pool in whatif.draft().can_wake() {
+            if !whatif.draft().has_same_queues(&recorded, &pool) {
+                let wake = Op::Wake { pool, limit: 1 };
+                let outcome = whatif.draft().clone().apply(&wake, entry.at_ms);
+                assert_eq!(outcome.woken, [], "somebody waits in vain: {entry:?}");
+            }
+        }
     }
     let draft = whatif.draft().clone();
     (whatif.end(&recorded), draft)
