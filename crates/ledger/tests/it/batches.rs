@@ -133,6 +133,8 @@ impl Redis {
                 how: SettledAs::Void(_),
             } => {
                 self.open.retain(|_, open| open != allocation);
+                // What has ended does not begin afterwards.
+                self.made.insert(*allocation);
                 true
             }
             // Whoever has somebody is not offered any more.
