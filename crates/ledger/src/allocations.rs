@@ -3,6 +3,7 @@
 mod about;
 mod list;
 mod owners;
+mod responses;
 mod standing;
 
 use std::collections::{HashMap, HashSet};
@@ -18,6 +19,7 @@ use crate::row::Columns;
 use crate::times::at;
 
 pub use list::AllocationFilter;
+pub use responses::ResponseTimes;
 pub use standing::Standing;
 
 #[derive(Debug, Clone)]

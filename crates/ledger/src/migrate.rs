@@ -47,6 +47,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(12, "0012_offers"),
     migration!(13, "0013_policies"),
     migration!(14, "0014_routing"),
+    migration!(15, "0015_first_response"),
 ];
 
 /// How the database and this program fit.

@@ -22,6 +22,7 @@ mod etag;
 mod explanation;
 mod extract;
 mod findings;
+mod first_response;
 mod heartbeat;
 mod idempotent;
 pub(crate) mod ids;
@@ -107,6 +108,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(member_presence::routes())
         .merge(members::routes())
         .merge(moves::routes())
+        .merge(first_response::routes())
         .merge(offer_answers::routes())
         .merge(offers::routes())
         .merge(operations::routes())

@@ -1,17 +1,20 @@
 //! Who got how much of what was his, over a span of time: the corp's log is folded again and counted.
 
 mod csv;
+mod exposition;
 
 use std::collections::BTreeMap;
 
 use allocation::{
     MemberId, PoolId,
     fairness::{Got, PoolSpan, Tally},
+    model::MemberView,
 };
 use axum::{
     http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
+use ledger::ResponseTimes;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -53,6 +56,8 @@ enum By {
 enum Format {
     Json,
     Csv,
+    /// The text that Prometheus scrapes; without `by`.
+    Prometheus,
 }
 
 /// Of which time, and how it is cut.
@@ -104,6 +109,9 @@ struct PoolSpanView {
     jain: Option<f64>,
     #[schema(required)]
     largest_deviation: Option<DeviationView>,
+    /// Null: of no customer it is known.
+    #[schema(required)]
+    first_response: Option<FirstResponseTimes>,
     members: Vec<MemberFairnessView>,
 }
 
@@ -115,8 +123,16 @@ struct DeviationView {
     customers: f64,
 }
 
+/// How long customers waited for the first answer, of those of whom it was reported.
+#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
+struct FirstResponseTimes {
+    answered: u64,
+    p50_seconds: f64,
+    p95_seconds: f64,
+}
+
 /// What a member got of what was his.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 struct MemberFairnessView {
     /// The userid as WeCom spells it.
     member: String,
@@ -138,13 +154,40 @@ struct MemberFairnessView {
     expired_holds: u64,
     /// Ended before they were carried out.
     closed_early: u64,
+    /// So often he was asked to take a customer.
+    offered: u64,
+    /// He said no.
+    declined: u64,
+    /// He did not answer in time, or went.
+    reclaimed: u64,
+    /// Given to him, and WeCom or the customer refused.
+    failed: u64,
+    /// Of `offered`.
+    #[schema(required)]
+    decline_rate: Option<f64>,
+    /// Of `offered`.
+    #[schema(required)]
+    reclaim_rate: Option<f64>,
+    /// `failed` of all that was given to him.
+    #[schema(required)]
+    failure_rate: Option<f64>,
+    #[schema(required)]
+    first_response: Option<FirstResponseTimes>,
+    /// Open customers over all pools when this was asked; null: he is not known to Redis.
+    #[schema(required)]
+    load: Option<u32>,
+    /// `load` of the most that he may have; null: there is no such limit.
+    #[schema(required)]
+    load_ratio: Option<f64>,
 }
 
 /// Per pool and member: what he got, what he was entitled to while he could be chosen, and how far these are apart. Folds
 /// the corp's log, at most 200,000 entries (422 `too_many_entries`: ask about less time); where the log is not whole
-/// nothing is said (409 `log_incomplete`). As CSV with `format=csv` or `Accept: text/csv`.
+/// nothing is said (409 `log_incomplete`). As CSV with `format=csv` or `Accept: text/csv`; with `format=prometheus` as gauges of the whole
+/// time, for a scrape job with an API key.
 #[utoipa::path(get, path = "/reports/fairness", tag = "reports", operation_id = "report_fairness", params(FairnessQuery),
-    responses((status = 200, content((FairnessView = "application/json"), (String = "text/csv"))), Refusals))]
+    responses((status = 200,
+        content((FairnessView = "application/json"), (String = "text/csv"), (String = "text/plain"))), Refusals))]
 async fn fairness(
     Viewer(ctx): Viewer,
     headers: HeaderMap,
@@ -159,29 +202,66 @@ async fn fairness(
         let message = "must be the IANA name of a time zone, such as Asia/Shanghai";
         fields.wrong("query:zone", "unknown_zone", message);
     }
+    if query.format == Some(Format::Prometheus) && query.by.is_some() {
+        let message = "must be left out with format=prometheus: gauges are of one time";
+        fields.wrong("query:by", "not_allowed", message);
+    }
     fields.check()?;
     let (from_ms, to_ms) = (from.0, to.0);
     let starts = starts(zone.as_ref(), query.by, from_ms, to_ms);
-    let spans = spans(&ctx, pool, starts.clone(), from_ms, to_ms).await?;
+    let spans = spans(&ctx, pool.clone(), starts.clone(), from_ms, to_ms).await?;
+    let allocations = ctx.app.ledger.allocations();
+    let times = allocations.response_times(ctx.id(), pool.as_ref(), &starts, to_ms);
+    let times = times.await?;
     let members = spans.iter().flat_map(|span| span.members.keys().cloned());
     let mut members: Vec<MemberId> = members.collect();
     members.sort();
     members.dedup();
+    let loads = loads(&ctx, &members).await?;
     people::learn(&ctx.app, &ctx.corp, members).await;
+    let beside = Beside { times, loads };
     let ends: BTreeMap<u64, u64> = starts.windows(2).map(|pair| (pair[0], pair[1])).collect();
     let data = spans.into_iter().map(|span| {
         let to_ms = ends.get(&span.from_ms).copied().unwrap_or(to_ms);
-        view(&ctx, span, to_ms)
+        view(&ctx, span, to_ms, &beside)
     });
     let found = FairnessView {
         from,
         to,
         data: data.collect(),
     };
-    Ok(match wants_csv(query.format, &headers) {
-        true => csv::answer(&found),
-        false => axum::Json(found).into_response(),
+    Ok(match query.format {
+        Some(Format::Prometheus) => exposition::answer(ctx.id(), &found),
+        format if wants_csv(format, &headers) => csv::answer(&found),
+        _ => axum::Json(found).into_response(),
     })
+}
+
+/// What is no part of the log.
+struct Beside {
+    times: Vec<ResponseTimes>,
+    loads: BTreeMap<MemberId, MemberView>,
+}
+
+impl Beside {
+    fn times(&self, span: &PoolSpan, member: Option<&MemberId>) -> Option<FirstResponseTimes> {
+        let mut times = self.times.iter();
+        let found = times.find(|one| {
+            one.from_ms == span.from_ms && one.pool == span.pool && one.member.as_ref() == member
+        })?;
+        Some(FirstResponseTimes {
+            answered: found.answered,
+            p50_seconds: found.p50_ms as f64 / 1000.0,
+            p95_seconds: found.p95_ms as f64 / 1000.0,
+        })
+    }
+}
+
+async fn loads(ctx: &Ctx, members: &[MemberId]) -> Result<BTreeMap<MemberId, MemberView>, Problem> {
+    let views = ctx.corp.roster.members(members).await;
+    let views = views.map_err(|error| ctx.roster(error))?;
+    let views = views.into_iter();
+    Ok(views.map(|view| (view.member.clone(), view)).collect())
 }
 
 /// A span of time must not be empty, nor too long. What is left out is the last days.
@@ -240,10 +320,13 @@ fn wants_csv(format: Option<Format>, headers: &HeaderMap) -> bool {
     }
 }
 
-fn view(ctx: &Ctx, span: PoolSpan, to_ms: u64) -> PoolSpanView {
+fn view(ctx: &Ctx, span: PoolSpan, to_ms: u64, beside: &Beside) -> PoolSpanView {
     let measures = span.measures();
     let userid = |member: &MemberId| ctx.corp.names.userid(member);
     let total: i64 = span.members.values().map(|got| got.count).sum();
+    let of = |part: u64, whole: u64| (whole > 0).then(|| short(part as f64 / whole as f64));
+    let given = |got: &Got| got.count.max(0) as u64 + got.received;
+    let load = |member: &MemberId| beside.loads.get(member);
     let member = |(member, got): (&MemberId, &Got)| MemberFairnessView {
         member: userid(member),
         count: got.count,
@@ -254,6 +337,16 @@ fn view(ctx: &Ctx, span: PoolSpan, to_ms: u64) -> PoolSpanView {
         reassigned: got.reassigned,
         expired_holds: got.expired,
         closed_early: got.closed_early,
+        offered: got.offered,
+        declined: got.declined,
+        reclaimed: got.reclaimed,
+        failed: got.failed,
+        decline_rate: of(got.declined, got.offered),
+        reclaim_rate: of(got.reclaimed, got.offered),
+        failure_rate: of(got.failed, given(got)),
+        first_response: beside.times(&span, Some(member)),
+        load: load(member).map(|view| view.load),
+        load_ratio: load(member).and_then(|view| of(view.load.into(), view.cap?.into())),
     };
     PoolSpanView {
         from: When(span.from_ms),
@@ -265,6 +358,7 @@ fn view(ctx: &Ctx, span: PoolSpan, to_ms: u64) -> PoolSpanView {
             member: userid(&member),
             customers,
         }),
+        first_response: beside.times(&span, None),
         members: span.members.iter().map(member).collect(),
         pool: span.pool.into(),
     }

@@ -137,10 +137,11 @@ async fn days_are_those_of_the_zone_and_a_spreadsheet_can_read_it() {
     }
     let lines = [
         "from,to,pool,member,count,entitlement,variance,share,received,reassigned,expired_holds,closed_early,\
-         pool_decisions,pool_gini,pool_jain,pool_largest_deviation",
-        "2020-01-04T16:00:00.000Z,2020-01-05T16:00:00.000Z,p1,mA,6,6,0,0.75,0,0,0,0,8,0,1,0",
-        "2020-01-04T16:00:00.000Z,2020-01-05T16:00:00.000Z,p1,mB,2,2,0,0.25,0,0,0,0,8,0,1,0",
-        "2020-01-05T16:00:00.000Z,2020-01-06T16:00:00.000Z,p1,mA,2,2,0,1,0,0,0,0,2,0,1,0",
+         pool_decisions,pool_gini,pool_jain,pool_largest_deviation,offered,declined,reclaimed,failed,answered,\
+         first_response_p50_seconds,first_response_p95_seconds,load,load_ratio",
+        "2020-01-04T16:00:00.000Z,2020-01-05T16:00:00.000Z,p1,mA,6,6,0,0.75,0,0,0,0,8,0,1,0,0,0,0,0,,,,8,",
+        "2020-01-04T16:00:00.000Z,2020-01-05T16:00:00.000Z,p1,mB,2,2,0,0.25,0,0,0,0,8,0,1,0,0,0,0,0,,,,2,",
+        "2020-01-05T16:00:00.000Z,2020-01-06T16:00:00.000Z,p1,mA,2,2,0,1,0,0,0,0,2,0,1,0,0,0,0,0,,,,8,",
         "",
     ];
     let by_day = report("by=day&zone=Asia/Shanghai");
@@ -253,4 +254,80 @@ async fn the_rules_give_what_the_log_has() {
     let stranger = replay(&world, &["--from", "yesterday"]);
     assert!(!stranger.status.success());
     drop(console);
+}
+
+/// How soon members answered, as it was reported: the earliest of several reports counts.
+#[tokio::test]
+async fn first_answers_are_reported_and_told() {
+    let world = World::new().await;
+    let console = world.operator().await;
+    world.pool(&console, "p1", &[("mA", 1.0)]).await;
+    let capped = json!({"cap": 10});
+    console.put("/members/mA", capped).await.ok();
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        let asked = console.ask("p1", &format!("wm{n}")).await;
+        ids.push(asked["allocation_id"].as_str().unwrap().to_owned());
+    }
+    world.written().await;
+    let row = console.get(&format!("/allocations/{}", ids[0])).await.ok();
+    let decided = row["decided_at"].as_str().unwrap().to_owned();
+    let format = &time::format_description::well_known::Rfc3339;
+    let decided = time::OffsetDateTime::parse(&decided, format).unwrap();
+    let after = |seconds: i64| {
+        let at = decided + time::Duration::seconds(seconds);
+        at.format(format).unwrap()
+    };
+    let path = |id: &str| format!("/allocations/{id}/first-response");
+    for seconds in [50, 20, 40] {
+        let told = console
+            .post(&path(&ids[0]), json!({"at": after(seconds)}))
+            .await;
+        assert_eq!(told.ok()["allocation_id"], ids[0].as_str());
+    }
+    console
+        .post(&path(&ids[1]), json!({"at": after(30)}))
+        .await
+        .ok();
+    // Before it was decided, in the future, of nobody's.
+    let early = console
+        .post(&path(&ids[2]), json!({"at": after(-3600)}))
+        .await;
+    assert_eq!(early.pointers(), ["/at"]);
+    let late = console
+        .post(&path(&ids[2]), json!({"at": after(7200)}))
+        .await;
+    assert_eq!(late.pointers(), ["/at"]);
+    let unknown = path("0190b5a2-0000-7000-8000-000000000000");
+    assert_eq!(console.post(&unknown, json!({})).await.status, 404);
+    let viewer = world.console(Role::Viewer).await;
+    assert_eq!(viewer.post(&path(&ids[2]), json!({})).await.status, 403);
+
+    let span = format!("from={}&to={}", after(-3600), after(3600));
+    let span = span.replace('+', "%2B");
+    let report = viewer.get(&format!("/reports/fairness?{span}")).await.ok();
+    let pool = &report["data"][0];
+    let times = &pool["first_response"];
+    assert_eq!(times["answered"], 2);
+    for (field, seconds) in [("p50_seconds", 25.0), ("p95_seconds", 29.5)] {
+        let told = times[field].as_f64().unwrap();
+        assert!((told - seconds).abs() < 2.0, "{times}");
+    }
+    assert_eq!(pool["members"][0]["first_response"]["answered"], 2);
+    assert_eq!(pool["members"][0]["load_ratio"], 0.3);
+    assert_eq!(pool["members"][0]["decline_rate"], json!(null));
+    let gauges = viewer
+        .get(&format!("/reports/fairness?{span}&format=prometheus"))
+        .await;
+    let text = gauges.text;
+    assert!(
+        text.contains("paidan_report_member_load_ratio{") && text.contains("} 0.3\n"),
+        "{text}"
+    );
+    let cut = viewer
+        .get(&format!(
+            "/reports/fairness?{span}&format=prometheus&by=day"
+        ))
+        .await;
+    assert_eq!(cut.pointers(), ["query:by"]);
 }

@@ -119,7 +119,7 @@ pub(crate) static ROWS: &[Definition] = &[
     lower("P25-lock", "bytes", 200.0, 150.0, "Redis memory of a lock that is held"),
     lower("P26", "ns", 2.5, 1.5, "open a callback ÷ SHA-1, base64 and AES of the same bytes"),
     higher("P27", "customers/s", 0.05, 0.10, "whole path with WeCom's simulator called ÷ SET"),
-    lower("P28", "s", 60.0, 20.0, "a million customers of the log again under another policy"),
+    lower("P29", "s", 60.0, 20.0, "a million customers of the log again under another policy"),
 ];
 
 pub(crate) fn find(name: &str) -> &'static Definition {

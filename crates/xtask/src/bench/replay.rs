@@ -1,6 +1,6 @@
 //! A period of the log again under another policy, in memory.
 //!
-//! **P28**: a million customers of one pool of 50 members, an entry of the log each, of whom the latest 10,000 are open. Every entry is
+//! **P29**: a million customers of one pool of 50 members, an entry of the log each, of whom the latest 10,000 are open. Every entry is
 //! read from the text that the ledger has of it, folded as it was, and done again under a draft that doubles every second
 //! weight; seconds. Beside it the fold alone, without which nothing of the past can be told. Reading the rows from Postgres is
 //! left out: they come in pages, while nothing else is done.
@@ -29,7 +29,7 @@ pub(super) fn run(bench: &Bench, samples: &mut Samples) -> anyhow::Result<()> {
     for round in 0..bench.rounds {
         let (ours, limit) = measure(customers)?;
         let (ours, limit) = (ours.as_secs_f64(), limit.as_secs_f64());
-        samples.add("P28", Sample::figure(ours, Some(limit)));
+        samples.add("P29", Sample::figure(ours, Some(limit)));
         samples.tell(Group::Replay, round, bench.rounds);
     }
     Ok(())

@@ -8,7 +8,8 @@ use axum::{
 use super::FairnessView;
 
 const HEAD: &str = "from,to,pool,member,count,entitlement,variance,share,received,reassigned,expired_holds,closed_early,\
-pool_decisions,pool_gini,pool_jain,pool_largest_deviation";
+pool_decisions,pool_gini,pool_jain,pool_largest_deviation,offered,declined,reclaimed,failed,answered,\
+first_response_p50_seconds,first_response_p95_seconds,load,load_ratio";
 
 pub(super) fn answer(found: &FairnessView) -> Response {
     let headers = [
@@ -43,6 +44,15 @@ fn text(found: &FairnessView) -> String {
                 maybe(span.gini),
                 maybe(span.jain),
                 maybe(deviation.map(|deviation| deviation.customers)),
+                member.offered.to_string(),
+                member.declined.to_string(),
+                member.reclaimed.to_string(),
+                member.failed.to_string(),
+                maybe(member.first_response.map(|times| times.answered as f64)),
+                maybe(member.first_response.map(|times| times.p50_seconds)),
+                maybe(member.first_response.map(|times| times.p95_seconds)),
+                maybe(member.load.map(f64::from)),
+                maybe(member.load_ratio),
             ];
             lines.push(cells.join(","));
         }
@@ -68,7 +78,7 @@ fn cell(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DeviationView, MemberFairnessView, PoolSpanView};
+    use super::super::{DeviationView, FirstResponseTimes, MemberFairnessView, PoolSpanView};
     use super::*;
     use crate::api::when::When;
 
@@ -83,6 +93,18 @@ mod tests {
             reassigned: 2,
             expired_holds: 3,
             closed_early: 4,
+            offered: 5,
+            declined: 6,
+            reclaimed: 7,
+            failed: 8,
+            first_response: Some(FirstResponseTimes {
+                answered: 2,
+                p50_seconds: 1.5,
+                p95_seconds: 30.0,
+            }),
+            load: Some(3),
+            load_ratio: Some(0.3),
+            ..MemberFairnessView::default()
         }
     }
 
@@ -100,6 +122,7 @@ mod tests {
                 member: "mA".to_owned(),
                 customers: -1.5,
             }),
+            first_response: None,
             members: vec![
                 member("mA"),
                 MemberFairnessView {
@@ -115,7 +138,7 @@ mod tests {
             data: vec![span],
         };
         let times = "2026-10-14T17:46:40.000Z,2026-10-15T17:46:40.000Z,p1";
-        let rest = "1,2,3,4,8,0.1,0.9,-1.5";
+        let rest = "1,2,3,4,8,0.1,0.9,-1.5,5,6,7,8,2,1.5,30,3,0.3";
         let expected = [
             HEAD,
             &format!("{times},mA,6,5.25,0.75,0.75,{rest}"),
