@@ -28,7 +28,6 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[serde(deny_unknown_fields)]
 struct FirstResponse {
     /// Not before the customer was decided, and not in the future; now without it.
-    #[schema(value_type = Option<String>)]
     at: Option<When>,
 }
 
