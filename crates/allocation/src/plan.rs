@@ -39,10 +39,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// `prefer`: of the members who could be picked the first of these is, whoever else is next. `steps`: they are tried in
-    /// order of their times, those of one time in the order in which they stand here; the first begins at once. A member
-    /// of the first pool who can be picked gets the subject, with the first step that finds one. `person_after_ms`: who
-    /// still waits then waits for a person to decide.
+    /// `prefer`: the first of these who can be picked gets the subject, whoever else is next. `steps`: they are tried in the
+    /// order of their times, those of one time in the order in which they stand here, and the first that finds a member
+    /// serves; the first begins at once. `person_after_ms`: who still waits then waits for a person to decide.
     pub fn new(
         prefer: Vec<MemberId>,
         mut steps: Vec<Step>,

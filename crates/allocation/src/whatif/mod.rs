@@ -7,7 +7,8 @@
 //!
 //! What is assumed:
 //!
-//! - **Stays**: who asked for which pool and when; visits; who was there; limits, blocks, hours and slots of members; credit
+//! - **Stays**: who asked for which pool and when, and with which plan (so other skills, pools or earlier members that a draft
+//!   would lead to are not tried); visits; who was there; limits, blocks, hours and slots of members; credit
 //!   entries; other pools; and by name given customers. A pool that has a draft is put when the period begins; what puts or
 //!   removes it in the log is skipped, and counted as such.
 //! - **Is about whoever has that subject under the draft**: closings (a customer who left somebody leaves whoever has him, or the
