@@ -5,13 +5,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::Change;
+use super::{Change, Replan};
 use crate::id::PoolId;
 use crate::log::LogEntry;
 use crate::model::{Corp, Held};
 use crate::offer::{Responded, Response};
 use crate::op::{Assignment, Closing, Op, Reassignment, Request, Settlement, SettlementOutcome};
 use crate::outcome::{Answer, Decision, Reassigned, Settled};
+use crate::plan::Plan;
 use crate::visit::{Confirmation, Confirmed};
 
 /// An entry as it is under the draft.
@@ -80,12 +81,30 @@ impl Both<'_> {
     pub(super) fn map<'a>(&mut self, entry: &'a LogEntry) -> Mapped<'a> {
         match (&entry.op, &entry.outcome.answer) {
             (Op::Decide(requests), Answer::Decided(decisions)) => {
-                if requests.iter().all(|one| !one.echo || self.same(one)) {
+                let stays = |one: &Request| self.replan(&one.pool).is_none();
+                if requests
+                    .iter()
+                    .all(|one| (!one.echo || self.same(one)) && stays(one))
+                {
                     return Mapped::same(entry);
                 }
                 let both = requests.iter().zip(decisions);
-                let mapped = both.map(|(request, decision)| self.request(request, decision));
+                let mapped = both.map(|(request, decision)| {
+                    let mut request = self.request(request, decision)?;
+                    request.plan = self.plan(&request.pool, request.plan);
+                    Some(request)
+                });
                 Mapped::many(mapped.collect(), Op::Decide)
+            }
+            (Op::Visit(visits), _) => {
+                if visits.iter().all(|one| self.replan(&one.pool).is_none()) {
+                    return Mapped::same(entry);
+                }
+                let mapped = visits.iter().cloned().map(|mut visit| {
+                    visit.plan = self.plan(&visit.pool, visit.plan);
+                    Some(visit)
+                });
+                Mapped::many(mapped.collect(), Op::Visit)
             }
             (Op::Close(closings), _) => {
                 let mut mapped = Vec::new();
@@ -123,6 +142,18 @@ impl Both<'_> {
                 }
             }
             _ => Mapped::same(entry),
+        }
+    }
+
+    fn replan(&self, pool: &PoolId) -> Option<&Replan> {
+        self.changes.get(pool)?.plan.as_ref()
+    }
+
+    /// With which a request of this pool goes on under the draft.
+    fn plan(&self, pool: &PoolId, was: Option<Plan>) -> Option<Plan> {
+        match self.replan(pool) {
+            Some(replan) => replan.of(was.as_ref()),
+            None => was,
         }
     }
 

@@ -7,10 +7,11 @@
 //!
 //! What is assumed:
 //!
-//! - **Stays**: who asked for which pool and when, and with which plan (so other skills, pools or earlier members that a draft
-//!   would lead to are not tried); visits; who was there; limits, blocks, hours and slots of members; credit
+//! - **Stays**: who asked for which pool and when, what it needed and whom it preferred (so earlier members whom only a draft
+//!   would look for are not tried); visits; who was there; limits, blocks, hours, skills and slots of members; credit
 //!   entries; other pools; and by name given customers. A pool that has a draft is put when the period begins; what puts or
-//!   removes it in the log is skipped, and counted as such.
+//!   removes it in the log is skipped, and counted as such. Which pools serve when, and what is done without after a
+//!   while, is as the draft says, if it says so ([`Change::plan`]).
 //! - **Is about whoever has that subject under the draft**: closings (a customer who left somebody leaves whoever has him, or the
 //!   waiting list; one who left a member that did not have him leaves nobody), results of transfers, reassignments, answers to
 //!   offers. A transfer that there is not, under the draft, has no end.
@@ -26,6 +27,7 @@
 //!
 //! What it costs: both states in memory, and each entry twice. Nothing is cloned per entry.
 
+mod change;
 mod inputs;
 mod meter;
 mod report;
@@ -36,43 +38,25 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Error;
 use crate::explain::{self, Explanation};
-use crate::id::{AllocationId, PoolId, Reason, SubjectKey};
+use crate::id::{AllocationId, PoolId, SubjectKey};
 use crate::log::LogEntry;
 use crate::model::{Corp, Due, Traced};
 use crate::offer::Response;
 use crate::op::{Closing, Op, Request};
 use crate::outcome::{Adjusted, Answer, Decision, Outcome};
-use crate::pool::PoolConfig;
 use crate::visit::Confirmed;
 use crate::{MAX_BATCH, MAX_WAKE};
 
 use inputs::{Both, Mapped};
 use meter::Meter;
 
+pub use change::{Change, Replan, Window};
 pub use report::{Compared, Customers, Pool, Report, Waits};
 
 /// Differences that are named.
 const FIRST_DIFFERENCES: usize = 10;
 /// Ends and wake-ups between two entries. More than that is a rule that never comes to rest.
 const MOST_BESIDE: usize = 10_000;
-
-/// What a pool is to be instead.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Change {
-    /// Its version does not matter.
-    pub config: PoolConfig,
-    /// None: customers are let go when they were.
-    pub window: Option<Window>,
-}
-
-/// How long customers count.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Window {
-    /// With which the log ends those whose window has passed.
-    pub reason: Reason,
-    /// None: until something else ends them.
-    pub after_ms: Option<u64>,
-}
 
 /// Goes forward through a log.
 #[derive(Debug)]

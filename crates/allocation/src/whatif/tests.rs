@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::histories::*;
 use crate::{
-    Adjustment, Confirmation, Limits, OfferRule, PresenceChange, Reassignment, SetMember,
-    Settlement, SettlementOutcome, Strategy as Choosing, Weight,
+    Adjustment, Confirmation, Limits, OfferRule, Plan, PoolConfig, PresenceChange, Reason,
+    Reassignment, SetMember, Settlement, SettlementOutcome, Step, Strategy as Choosing, Weight,
 };
 
 const FAIR: Choosing = Choosing::WeightedRoundRobin;
@@ -33,6 +33,7 @@ fn only(config: PoolConfig) -> Vec<Change> {
     vec![Change {
         config,
         window: None,
+        plan: None,
     }]
 }
 
@@ -59,6 +60,21 @@ fn run(history: &History, skip: usize, changes: Vec<Change>) -> (Report, Corp) {
 fn customers(report: &Report, of: usize, who: usize) -> (i64, i64) {
     let one = report.pools[&pool(of)].members.get(&member(who));
     one.map_or((0, 0), |one| (one.recorded, one.draft))
+}
+
+/// Who needed something needs it now, too, and the other pool serves after a while.
+fn falls_back(of: usize, other: usize, after_ms: u64) -> Replan {
+    Replan::new(move |was| {
+        let needs = was.and_then(|plan| plan.steps().first());
+        let needs = needs.map_or_else(Vec::new, |step| step.needs.clone());
+        let step = |of, after_ms| Step {
+            after_ms,
+            pool: pool(of),
+            needs: needs.clone(),
+        };
+        let prefer = was.map_or_else(Vec::new, |plan| plan.prefer().to_vec());
+        Some(Plan::new(prefer, vec![step(of, 0), step(other, after_ms)], None).unwrap())
+    })
 }
 
 fn window_passed() -> Reason {
@@ -100,6 +116,7 @@ proptest! {
         let same = unchanged.filter_map(|of| Some(Change {
             config: PoolConfig::of(of.clone(), 1, before.content(&of)?.clone()).unwrap(),
             window: None,
+            plan: None,
         }));
         let (report, draft) = run(&history, skip, same.collect());
         prop_assert_eq!((report.differences, report.not_applicable, report.skipped), (0, 0, 0));
@@ -117,6 +134,7 @@ proptest! {
         per_hour in prop::option::of(1_u32..4),
         offers in prop::option::of((1_u64..600, 1_u32..4)),
         window in prop::option::of(prop::option::of(1_u64..200)),
+        falls_back_after in prop::option::of(0_u64..300),
     ) {
         let history = History::random(seed, 200);
         let strategy = if least_load { Choosing::LeastLoad } else { FAIR };
@@ -131,7 +149,9 @@ proptest! {
             reason: window_passed(),
             after_ms: after.map(|minutes| minutes * MINUTE_MS),
         });
-        let (report, draft) = run(&history, skip, vec![Change { config, window }]);
+        let of = (seed % 3) as usize;
+        let plan = falls_back_after.map(|seconds| falls_back(of, (of + 1) % 3, seconds * SECOND_MS));
+        let (report, draft) = run(&history, skip, vec![Change { config, window, plan }]);
         let of_pool = &report.pools[&pool((seed % 3) as usize)];
         prop_assert_eq!(of_pool.draft.waiting, draft.waiting(&pool((seed % 3) as usize)).len() as u64);
     }
@@ -387,6 +407,7 @@ fn another_window_lets_customers_go_at_another_time() {
                 reason: window_passed(),
                 after_ms,
             }),
+            plan: None,
         }]
     };
     let waits = |report: &Report| report.pools[&pool(0)].draft.waits;
@@ -397,6 +418,37 @@ fn another_window_lets_customers_go_at_another_time() {
     let (report, _) = run(&history, 2, change(None));
     assert_eq!(waits(&report), Waits::default());
     assert_eq!(report.pools[&pool(0)].draft.waiting, 1);
+}
+
+#[test]
+fn another_pool_that_only_the_draft_falls_back_to_serves_on_time() {
+    let mut history = History::of(FAIR, &[1000]);
+    history.set_pool(1, 1, FAIR, &[0, 1000], &[]);
+    history.apply(Op::Presence(vec![PresenceChange {
+        member: member(1),
+        lease_until_ms: history.now_ms + 24 * 60 * MINUTE_MS,
+    }]));
+    let full = SetMember::capped(member(0), Some(1), None);
+    history.apply(Op::SetMember(full));
+    let skip = history.entries.len();
+    for _ in 0..3 {
+        history.decide(0);
+    }
+    history.now_ms += 10 * MINUTE_MS;
+    history.apply(Op::Note);
+    let change = |after_ms| {
+        vec![Change {
+            plan: Some(falls_back(0, 1, after_ms)),
+            ..only(config(0, FAIR, &[1000])).remove(0)
+        }]
+    };
+    let (report, _) = run(&history, skip, change(2 * MINUTE_MS));
+    let both = &report.pools[&pool(0)];
+    assert_eq!((both.recorded.decided, both.draft.decided), (1, 3));
+    assert_eq!((both.recorded.waiting, both.draft.waiting), (2, 0));
+    assert_eq!(both.draft.waits.p50_ms, Some(2 * MINUTE_MS));
+    let (report, _) = run(&history, skip, change(20 * MINUTE_MS));
+    assert_eq!(report.pools[&pool(0)].draft.waiting, 2);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use allocation::{
     CorpId, MemberId, PoolId, Reason,
-    whatif::{Change, Compared, Pool, Report, WhatIf, Window},
+    whatif::{Change, Compared, Pool, Replan, Report, WhatIf, Window},
 };
 use ledger::Draft;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::{
     app::{App, CorpApp},
     history::{self, Walk},
     people,
-    reception::WINDOW_PASSED,
+    reception::{WINDOW_PASSED, plans},
 };
 
 /// Entries between two looks whether it was cancelled.
@@ -143,7 +143,13 @@ async fn change(app: &App, corp: &CorpApp, id: Uuid, wanted: &Simulate) -> Resul
     let base = pools
         .version(&corp.id, &draft.pool, draft.base_version)
         .await?;
-    let was = base.and_then(|(_, content)| content?.load_window_seconds);
+    let base = base.and_then(|(_, content)| content);
+    let (pool, routing) = (draft.pool.clone(), draft.content.routing.clone());
+    let plan = match base.as_ref().is_some_and(|base| base.routing == routing) {
+        true => None,
+        false => Some(Replan::new(move |was| plans::again(&routing, &pool, was))),
+    };
+    let was = base.and_then(|content| content.load_window_seconds);
     let seconds = draft.content.load_window_seconds;
     let window = match was == seconds {
         true => None,
@@ -153,7 +159,11 @@ async fn change(app: &App, corp: &CorpApp, id: Uuid, wanted: &Simulate) -> Resul
         }),
     };
     let config = people::config_of(draft.pool, draft.version, draft.content)?;
-    Ok(Change { config, window })
+    Ok(Change {
+        config,
+        window,
+        plan,
+    })
 }
 
 fn view(corp: &CorpApp, wanted: Simulate, report: Report) -> SimulationView {

@@ -1,7 +1,7 @@
 //! Trying a policy before it is live: one request now, or a period of the log again. Neither changes anything.
 
 use allocation::{
-    AllocationId, Request, SubjectKey,
+    AllocationId, MemberId, Request, SubjectKey,
     whatif::{self, Change},
 };
 use axum::response::Response;
@@ -19,10 +19,11 @@ use super::{
     docs::Refusals,
     drafts::DraftPath,
     explanation::{self, DecisionView},
-    extract::{Json, Path},
+    extract::{Json, MaybeJson, Path},
     operations::{self, OperationView},
     pools::{self, PoolPath},
     problem::Problem,
+    routing,
     simulate::{Simulate, span},
     validate::Fields,
     when::When,
@@ -223,6 +224,17 @@ async fn begin(ctx: &Ctx, mut wanted: Simulate) -> Result<Response, Problem> {
     Ok(operations::begun(ctx, begun))
 }
 
+/// The customer who is tried.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Try {
+    /// Skills that a member must have.
+    #[schema(max_items = 8)]
+    needs: Vec<String>,
+    /// This member, if he is in one of the pools that serve at once, is free and has the skills.
+    prefer: Option<String>,
+}
+
 /// Whom a customer would come to.
 #[derive(Debug, Serialize, ToSchema)]
 struct TriedView {
@@ -233,14 +245,21 @@ struct TriedView {
     explanation: DecisionView,
 }
 
-/// Whom a new customer who needs nothing in particular would come to if the draft were published now, and why. Uses the present state (presence, loads, credits)
+/// Whom a new customer would come to if the draft were published now, and why. Uses the present state (presence, loads, credits)
 /// from the ledger and changes nothing.
 #[utoipa::path(post, path = "/drafts/{draft_id}/decide", tag = "policies", operation_id = "try_draft",
-    params(("draft_id" = String, Path)), responses((status = 200, body = TriedView), Refusals))]
+    params(("draft_id" = String, Path)), request_body = Option<Try>,
+    responses((status = 200, body = TriedView), Refusals))]
 async fn decide(
     Operator(ctx): Operator,
     Path(path): Path<DraftPath>,
+    MaybeJson(wanted): MaybeJson<Try>,
 ) -> Result<axum::Json<TriedView>, Problem> {
+    let mut fields = Fields::default();
+    let needs = routing::needs(&mut fields, &wanted.needs);
+    let prefer = wanted.prefer.as_deref();
+    let prefer = prefer.and_then(|member| fields.parse::<MemberId>("/prefer", member));
+    fields.check()?;
     let draft = path.find(&ctx).await?;
     let change = change(draft.clone())?;
     let (app, now_ms) = (&ctx.app, ctx.app.now_ms());
@@ -254,8 +273,8 @@ async fn decide(
     let asked = plans::Asked {
         pool: &draft.pool,
         subject,
-        needs: &[],
-        prefer: None,
+        needs: &needs,
+        prefer: prefer.as_ref(),
         owner: None,
     };
     let plan = plans::plan(&pool, &asked);
@@ -289,6 +308,7 @@ fn change(draft: Draft) -> Result<Change, Problem> {
     Ok(Change {
         config: config.map_err(|error| Problem::internal(&error))?,
         window: None,
+        plan: None,
     })
 }
 

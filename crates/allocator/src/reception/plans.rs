@@ -27,9 +27,19 @@ pub struct Asked<'a> {
 
 /// None: the pool alone serves whoever comes, which is quicker.
 pub fn plan(pool: &Pool, asked: &Asked<'_>) -> Option<Plan> {
-    let routing = &pool.routing;
-    let steps = steps(routing, asked.pool, asked.needs);
-    let prefer = preferred(pool, asked);
+    let steps = steps(&pool.routing, asked.pool, asked.needs);
+    made(&pool.routing, steps, preferred(pool, asked))
+}
+
+/// Of a request that had this plan, had its pool said this: it needs the same, and prefers the same members.
+pub fn again(routing: &Routing, pool: &PoolId, was: Option<&Plan>) -> Option<Plan> {
+    let first = was.and_then(|plan| plan.steps().first());
+    let needs = first.map_or(&[][..], |step| &step.needs);
+    let prefer = was.map_or_else(Vec::new, |plan| plan.prefer().to_vec());
+    made(routing, steps(routing, pool, needs), prefer)
+}
+
+fn made(routing: &Routing, steps: Vec<Step>, prefer: Vec<MemberId>) -> Option<Plan> {
     let person_after_ms = routing.person_after_seconds.map(|seconds| seconds * 1_000);
     let is_plain = steps.len() == 1 && steps.iter().all(|step| step.needs.is_empty());
     if is_plain && prefer.is_empty() && person_after_ms.is_none() {

@@ -491,6 +491,28 @@ async fn a_period_is_run_again_as_it_was_and_under_a_draft() {
         (&json!(2), &json!(38))
     );
     assert_eq!(side["limits_reached"], json!({"pool_cap": 2}));
+
+    // The others would have come to another pool as soon as there was one.
+    world.pool(&console, "p2", &[("mC", 1.0)]).await;
+    world.written().await;
+    let mut falls_back = capped["content"].clone();
+    falls_back["fallbacks"] = json!([{"pool": "p2", "after_seconds": 0}]);
+    let falls_back = json!({"content": falls_back});
+    let falls_back = console.post("/pools/p1/drafts", falls_back).await.ok();
+    let begun = console
+        .post(&path(&falls_back, "/simulations"), period(&world))
+        .await;
+    let done = simulated(&world, &console, &begun).await;
+    let pools = done["result"]["pools"].as_array().unwrap();
+    let side = &pools[0]["simulated"];
+    assert_eq!(
+        (&side["decided"], &side["waiting"], &side["waited"]),
+        (&json!(40), &json!(0), &json!(38)),
+        "{pools:?}"
+    );
+    let mut gains = pools[0]["members"].as_array().unwrap().iter();
+    let of_c = gains.find(|one| one["member"] == "mC").unwrap();
+    assert_eq!(of_c["gain"], 38);
     // Nothing of it happened.
     assert!(console.ask("p1", "wm40").await["member"].is_string());
     assert_eq!(console.get("/pools/p1").await.ok()["version"], 1);
@@ -590,6 +612,20 @@ async fn one_customer_can_be_tried() {
         (json!("mC"), Value::Null),
     ];
     assert_eq!(filters, expected);
+    // Of two who are next the one who is preferred, if he can do it.
+    let two = draft(&console, &[("mA", 1.0), ("mC", 1.0)]).await;
+    for member in ["mA", "mC"] {
+        let wanted = json!({"prefer": member});
+        let tried = console.post(&path(&two, "/decide"), wanted).await.ok();
+        assert_eq!(tried["member"], member);
+    }
+    let wanted = json!({"prefer": "mC", "needs": ["vip"]});
+    let tried = console.post(&path(&two, "/decide"), wanted).await.ok();
+    assert_eq!(tried["member"], Value::Null);
+    assert_eq!(tried["explanation"]["needs"], json!(["vip"]));
+    let wrong = json!({"prefer": "", "needs": ["no skill"]});
+    let refused = console.post(&path(&two, "/decide"), wrong).await.refused();
+    assert_eq!(refused.0, 422);
     let nobody = draft(&console, &[("mA", 0.0)]).await;
     let tried = console
         .post(&path(&nobody, "/decide"), json!({}))

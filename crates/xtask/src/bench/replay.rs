@@ -144,6 +144,7 @@ fn measure(customers: usize) -> anyhow::Result<(Duration, Duration)> {
     let draft = Change {
         config: config(&past.pool, [2000, 1000])?,
         window: None,
+        plan: None,
     };
     let mut whatif = WhatIf::new(&recorded, [draft], past.now_ms);
     let (mut ours, mut limit) = (Duration::ZERO, Duration::ZERO);
