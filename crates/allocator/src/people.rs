@@ -50,9 +50,13 @@ pub enum Error {
     },
 }
 
-/// How members are spelled; rules and tables know only the key form.
+/// How members are spelled, and how visitors see them; rules and tables know only the key form.
 #[derive(Debug, Default)]
-pub struct Names(RwLock<Arc<HashMap<MemberId, String>>>);
+pub struct Names {
+    spelled: RwLock<Arc<HashMap<MemberId, String>>>,
+    /// Of those who have a name for visitors.
+    shown: RwLock<Arc<HashMap<MemberId, String>>>,
+}
 
 impl Names {
     /// The spelling, or the key form of a member that is not known (yet).
@@ -63,20 +67,35 @@ impl Names {
             .map_or_else(|| member.to_string(), Clone::clone)
     }
 
+    /// As visitors of public pages see him.
+    pub fn shown(&self, member: &MemberId) -> String {
+        let shown = Arc::clone(&self.shown.read().unwrap_or_else(PoisonError::into_inner));
+        let name = shown.get(member).cloned();
+        name.unwrap_or_else(|| self.userid(member))
+    }
+
     pub fn knows(&self, member: &MemberId) -> bool {
         self.all().contains_key(member)
     }
 
     fn all(&self) -> Arc<HashMap<MemberId, String>> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.spelled.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn set(&self, names: HashMap<MemberId, String>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
+    fn set(&self, members: &[Member]) {
+        let spelled = members.iter();
+        let spelled = spelled.map(|one| (one.member.clone(), one.userid.clone()));
+        let shown = members.iter();
+        let shown = shown.filter_map(|one| Some((one.member.clone(), one.display_name.clone()?)));
+        let put = |place: &RwLock<_>, names| {
+            *place.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(names);
+        };
+        put(&self.spelled, spelled.collect());
+        put(&self.shown, shown.collect());
     }
 
     pub(crate) fn spell(&self, member: &MemberId, userid: &str) {
-        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.spelled.write().unwrap_or_else(PoisonError::into_inner);
         if names.get(member).map(String::as_str) != Some(userid) {
             Arc::make_mut(&mut names).insert(member.clone(), userid.to_owned());
         }

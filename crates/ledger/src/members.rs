@@ -31,6 +31,8 @@ pub struct Member {
     pub member: MemberId,
     /// As it is spelled: by WeCom, as soon as it was heard from there.
     pub userid: String,
+    /// How visitors see him; None = by his userid.
+    pub display_name: Option<String>,
     /// Open allocations at a time over all pools; None = no limit.
     pub cap: Option<u32>,
     /// Given in one hour, over all pools.
@@ -71,6 +73,7 @@ impl Member {
         let blocked = self.blocked.as_ref().map(Reason::as_str);
         json!({
             "userid": self.userid,
+            "display_name": self.display_name,
             "cap": self.cap,
             "per_hour": self.per_hour,
             "per_day": self.per_day,
@@ -86,6 +89,7 @@ impl Member {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NewMember {
     pub userid: String,
+    pub display_name: Option<String>,
     pub cap: Option<u32>,
     pub per_hour: Option<u32>,
     pub per_day: Option<u32>,
@@ -110,7 +114,7 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT m.member, m.userid, m.spelled_by, m.cap, m.blocked, m.schedule_id, m.presence_mode,
-                m.version, m.created_at, m.updated_at, m.per_hour, m.per_day, m.skills,
+                m.version, m.created_at, m.updated_at, m.per_hour, m.per_day, m.skills, m.display_name,
                 EXISTS (SELECT FROM pool_members AS counted
                     WHERE counted.corp_id = m.corp_id AND counted.member = m.member
                         AND (counted.per_hour IS NOT NULL OR counted.per_day IS NOT NULL)) AS counted_in_pool
@@ -243,6 +247,7 @@ impl Members {
             let after = Member {
                 member: member.clone(),
                 userid: new.userid.clone(),
+                display_name: new.display_name.clone(),
                 cap: new.cap,
                 per_hour: new.per_hour,
                 per_day: new.per_day,
@@ -258,8 +263,8 @@ impl Members {
             let query = work
                 .query(
                     "INSERT INTO members (corp_id, member, userid, spelled_by, cap, blocked, created_at, updated_at,
-                        schedule_id, presence_mode, per_hour, per_day, skills)
-                     VALUES ($1, $2, $3, 'console', $4, $5, $6, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING",
+                        schedule_id, presence_mode, per_hour, per_day, skills, display_name)
+                     VALUES ($1, $2, $3, 'console', $4, $5, $6, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING",
                 )
                 .bind(corp.as_str())
                 .bind(member.as_str().to_owned())
@@ -271,7 +276,8 @@ impl Members {
                 .bind(new.presence_mode.as_str())
                 .bind(new.per_hour.map(i64::from))
                 .bind(new.per_day.map(i64::from))
-                .bind(skills_column(&new.skills));
+                .bind(skills_column(&new.skills))
+                .bind(display_name(new.display_name.as_ref()));
             if work.execute(query).await? == 0 {
                 work.roll_back().await?;
                 return Ok(None);
@@ -284,6 +290,7 @@ impl Members {
         (after.per_hour, after.per_day) = (new.per_hour, new.per_day);
         (after.schedule, after.presence_mode) = (new.schedule.clone(), new.presence_mode);
         after.skills.clone_from(&new.skills);
+        after.display_name.clone_from(&new.display_name);
         if !spelled_by_wecom {
             after.userid.clone_from(&new.userid);
         }
@@ -439,7 +446,8 @@ async fn update(
     let query = work
         .query(
             "UPDATE members SET userid = $3, cap = $4, blocked = $5, version = $6, updated_at = $7,
-                schedule_id = $8, presence_mode = $9, per_hour = $10, per_day = $11, skills = $12
+                schedule_id = $8, presence_mode = $9, per_hour = $10, per_day = $11, skills = $12,
+                display_name = $13
              WHERE corp_id = $1 AND member = $2",
         )
         .bind(corp.as_str())
@@ -458,7 +466,8 @@ async fn update(
         .bind(after.presence_mode.as_str())
         .bind(after.per_hour.map(i64::from))
         .bind(after.per_day.map(i64::from))
-        .bind(skills_column(&after.skills));
+        .bind(skills_column(&after.skills))
+        .bind(display_name(after.display_name.as_ref()));
     work.execute(query).await?;
     Ok(())
 }
@@ -485,6 +494,7 @@ fn read(row: &PgRow) -> Result<Member, Error> {
     Ok(Member {
         member: row.parsed("member")?,
         userid: row.value("userid")?,
+        display_name: row.value("display_name")?,
         cap: limit(row, "cap")?,
         per_hour: limit(row, "per_hour")?,
         per_day: limit(row, "per_day")?,
@@ -497,6 +507,10 @@ fn read(row: &PgRow) -> Result<Member, Error> {
         created_ms: row.ms("created_at")?,
         updated_ms: row.ms("updated_at")?,
     })
+}
+
+fn display_name(name: Option<&String>) -> Option<String> {
+    name.map(|name| clean(name).into_owned())
 }
 
 pub(crate) fn skills_column<'s>(skills: impl IntoIterator<Item = &'s Skill>) -> Vec<String> {

@@ -111,7 +111,9 @@ fn wishes() -> Wishes {
             .map(|(member, weight)| (member.to_owned(), weight))
             .to_vec(),
         // For those who try the REST API as the README shows it.
-        others: vec!["XiaoMing".to_owned()],
+        others: ["XiaoMing", "LiHua", "WangFang"]
+            .map(str::to_owned)
+            .to_vec(),
         sim: "[callbacks]\nconnections = 64\nduplicate_rate = 0.2\nduplicate_copies = 3\n"
             .to_owned(),
         allocator: String::new(),
@@ -199,5 +201,6 @@ fn for_the_shell(stage: &Stage) {
         print(&format!("  gateway={url}"));
     }
     print(&format!("  sim={}/sim", stage.sim_url));
+    print(&format!("  {}", stage.allocator_function()));
     print("");
 }

@@ -108,6 +108,17 @@ impl Spec {
         self
     }
 
+    /// As a function of a shell that runs the same program with other arguments beside its own.
+    pub(crate) fn shell_function(&self, name: &str) -> String {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+        let env = self.env.iter();
+        let env = env.map(|(name, value)| format!("{name}={}", quoted(value)));
+        let args = self.args.iter().map(|arg| quoted(&arg.to_string_lossy()));
+        let program = quoted(&self.program.to_string_lossy());
+        let words: Vec<String> = env.chain([program]).chain(args).collect();
+        format!("{name}() {{ {} \"$@\"; }}", words.join(" "))
+    }
+
     fn command(&self) -> anyhow::Result<Command> {
         let log = File::options()
             .create(true)

@@ -262,6 +262,12 @@ impl Stage {
         self.allocators().next().map_or("", |node| &node.url)
     }
 
+    /// Runs the first allocator's program with its configuration.
+    pub(crate) fn allocator_function(&self) -> String {
+        let first = self.allocators().next();
+        first.map_or_else(String::new, |node| node.spec.shell_function("allocator"))
+    }
+
     /// The allocators' pages for visitors.
     pub(crate) fn page_urls(&self) -> Vec<&str> {
         self.allocators().map(|node| node.pages.as_str()).collect()

@@ -199,7 +199,7 @@ impl AllocationPath {
 }
 
 /// Made less than a minute ago, by its own time.
-fn is_recent(id: Uuid, now_ms: u64) -> bool {
+pub(super) fn is_recent(id: Uuid, now_ms: u64) -> bool {
     const MINUTE_MS: u64 = 60_000;
     let bytes = id.as_bytes();
     let made_ms = bytes[..6]

@@ -20,6 +20,8 @@ use super::{
 };
 use crate::people;
 
+const DISPLAY_NAME_CHARS: usize = 32;
+
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(list))
@@ -30,6 +32,9 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct PutMember {
+    /// How visitors of public pages see him, 1 to 32 characters; null: by his userid.
+    #[schema(min_length = 1, max_length = 32)]
+    display_name: Option<String>,
     /// Most open customers over all pools; null: no limit.
     #[schema(maximum = 1_000_000)]
     cap: Option<u64>,
@@ -88,6 +93,8 @@ impl From<PresenceMode> for ModeName {
 struct MemberView {
     /// The userid as WeCom spells it. Letter case makes no difference.
     userid: String,
+    #[schema(required)]
+    display_name: Option<String>,
     #[schema(required)]
     cap: Option<u32>,
     #[schema(required)]
@@ -223,6 +230,11 @@ async fn put(
 ) -> Result<Versioned<MemberView>, Problem> {
     let id = path.member()?;
     let mut fields = Fields::default();
+    let display_name = wanted.display_name.as_deref().map(|name| {
+        let name = fields.name("/display_name", name);
+        fields.characters("/display_name", &name, DISPLAY_NAME_CHARS);
+        name
+    });
     let cap = fields.limit("/cap", wanted.cap);
     let per_hour = fields.limit("/per_hour", wanted.per_hour);
     let per_day = fields.limit("/per_day", wanted.per_day);
@@ -238,6 +250,7 @@ async fn put(
     fields.check()?;
     let new = NewMember {
         userid: path.userid,
+        display_name,
         cap,
         per_hour,
         per_day,
@@ -312,6 +325,7 @@ fn view(member: Member, states: Option<&[State]>, now_ms: u64) -> MemberView {
     });
     MemberView {
         userid: member.userid,
+        display_name: member.display_name,
         cap: member.cap,
         per_hour: member.per_hour,
         per_day: member.per_day,

@@ -208,8 +208,17 @@ impl Answer {
                 if self.said_before(ctx, &row).await? {
                     return Ok(given);
                 }
-                let detail = "The offer is another member's by now, or was decided otherwise.";
-                Err(too_late(ctx, "offer_moved", detail, member, epoch).await)
+                let (code, detail) = match member {
+                    Some(_) => (
+                        "offer_moved",
+                        "The offer is another member's by now, or was decided otherwise.",
+                    ),
+                    None => (
+                        "offer_over",
+                        "The offer was over: nobody is asked any more, a person must decide.",
+                    ),
+                };
+                Err(too_late(ctx, code, detail, member, epoch).await)
             }
             Responded::Unknown => {
                 let open = ctx.corp.roster.allocations_of(&row.subject).await;

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{
     Api,
     access::{Ctx, Operator, Viewer},
-    allocations::entity,
+    allocations::{entity, is_recent},
     docs::Refusals,
     extract::{Json, Path},
     problem::Problem,
@@ -303,9 +303,14 @@ async fn cancel(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// The ledger's row. One that began a moment ago is waited for.
 async fn found(ctx: &Ctx, id: Uuid) -> Result<ledger::Visit, Problem> {
     let table = ctx.app.ledger.visits();
-    let visit = table.behind(ctx.id(), AllocationId(id)).await?;
+    let mut visit = table.behind(ctx.id(), AllocationId(id)).await?;
+    if visit.is_none() && is_recent(id, ctx.app.now_ms()) {
+        ctx.caught_up().await?;
+        visit = table.behind(ctx.id(), AllocationId(id)).await?;
+    }
     visit.ok_or_else(|| Problem::not_found("visit"))
 }
 

@@ -56,12 +56,7 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
         .iter()
         .map(|member| (member.member.clone(), member.skills.clone()))
         .collect();
-    corp.names.set(
-        members
-            .into_iter()
-            .map(|member| (member.member, member.userid))
-            .collect(),
-    );
+    corp.names.set(&members);
     let mut routes = Routes {
         mark,
         default_pool: default_pool(corp),

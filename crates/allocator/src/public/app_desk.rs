@@ -112,7 +112,7 @@ impl Desk for AppDesk {
 
     fn name(&self, place: &Place, member: &MemberId) -> String {
         self.corp(place)
-            .map_or_else(|Away| member.to_string(), |corp| corp.names.userid(member))
+            .map_or_else(|Away| member.to_string(), |corp| corp.names.shown(member))
     }
 
     fn picture<'a>(&'a self, way: &'a str) -> BoxFuture<'a, Result<Option<Arc<Picture>>, Away>> {

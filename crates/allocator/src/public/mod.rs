@@ -25,7 +25,7 @@ mod visitor;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::{Router, routing::get};
+use axum::{Router, http::StatusCode, routing::get};
 
 use self::{client::Limits, desk::Desk, identity::Keys};
 use crate::{
@@ -89,6 +89,8 @@ pub fn router(site: Site) -> Router {
         .route("/c/{code}", get(pages::page))
         .route("/c/{code}/status", get(pages::status))
         .route("/w/{file}", get(pages::picture))
+        // Browsers ask for it whatever the page says.
+        .route("/favicon.ico", get(async || StatusCode::NO_CONTENT))
         .route(LIVEZ, get(async || "ok\n"));
     layers::around(routes, &site).with_state(site)
 }

@@ -195,6 +195,10 @@ async fn each_wrong_field_is_named() {
             "{body}"
         );
     }
+    for name in ["", "  ", "a\u{0}b", &"明".repeat(33)] {
+        let put = console.put("/members/mA", json!({"display_name": name}));
+        assert_eq!(put.await.pointers(), ["/display_name"], "{name:?}");
+    }
     assert_eq!(
         console
             .put("/members/mA", json!({"blocked": "a\u{0}b"}))

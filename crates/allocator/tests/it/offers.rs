@@ -233,7 +233,7 @@ async fn who_does_not_answer_in_time_is_passed_over() {
     let late = console
         .post(&path, json!({"member": "mA", "epoch": 0}))
         .await;
-    assert_eq!(late.refused(), (409, "offer_moved".to_owned()));
+    assert_eq!(late.refused(), (409, "offer_over".to_owned()));
     world.check().await;
 }
 

@@ -74,6 +74,21 @@ async fn a_visitor_sees_the_member_whom_he_has() {
         assert!(html.text.contains("Spring"), "{}", html.text);
         assert!(html.text.contains("XiaoMing"), "{}", html.text);
     }
+    // By the name that he has for visitors.
+    let console = world.operator().await;
+    let named = json!({"display_name": " 小明 "});
+    let put = console.put("/members/XiaoMing", named).await.ok();
+    assert_eq!(
+        (&put["display_name"], &put["userid"]),
+        (&json!("小明"), &json!("XiaoMing"))
+    );
+    allocator::people::refresh(world.app(), world.corp_app())
+        .await
+        .unwrap();
+    let answer = http.get(&page).header(header::COOKIE, cookie);
+    let html = Html::read(&answer.send().await.unwrap().text().await.unwrap());
+    assert!(html.text.contains("小明"), "{}", html.text);
+    assert!(!html.text.contains("XiaoMing"), "{}", html.text);
     world.check().await;
     let member = [crate::public_stage::member()];
     let loads = world.corp_app().roster.members(&member).await.unwrap();

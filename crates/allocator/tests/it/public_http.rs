@@ -19,6 +19,7 @@ async fn looking_whether_there_is_a_page_takes_nobodys_place() {
         (format!("/c/{CODE}/status"), 200),
         ("/w/pv.abcdefgh2345.png".to_owned(), 200),
         ("/livez".to_owned(), 200),
+        ("/favicon.ico".to_owned(), 204),
         ("/c/unknown-2027".to_owned(), 404),
     ] {
         for headers in [vec![], vec![("cookie", cookies.as_str())]] {

@@ -495,7 +495,7 @@ async fn own_pages_ask_over_rest() {
         first
     );
     let id = first["allocation_id"].as_str().unwrap();
-    world.written().await;
+    // It is found as soon as it was answered.
     let record = console.get(&format!("/visits/{id}")).await.ok();
     assert_eq!(record["ended_as"], json!(null));
     assert_eq!(record["channel"], "page");
