@@ -88,6 +88,10 @@ pub enum Rule {
     Reassigned,
     /// The member who was asked declined or did not answer; the next rule says who is asked now.
     OfferOver,
+    /// As many were asked as the pool has asked: a person must decide.
+    TriesUsedUp,
+    /// Nobody else can be asked: a person must decide.
+    NobodyLeft,
     /// The member was named by whoever asked.
     Named,
     /// The visitor added the member who was held for him.
@@ -112,6 +116,8 @@ impl Rule {
             Rule::LongestWaitingWoken => "longest_waiting_woken",
             Rule::Reassigned => "reassigned",
             Rule::OfferOver => "offer_over",
+            Rule::TriesUsedUp => "tries_used_up",
+            Rule::NobodyLeft => "nobody_left",
             Rule::Named => "named",
             Rule::Held => "held",
             Rule::Late => "late",
@@ -307,7 +313,10 @@ fn explanation(
         pool_version: policy.map(|(version, _)| version),
         strategy: policy.map(|(_, strategy)| strategy),
         chosen: member.cloned(),
-        rules: under_way.rules(member.is_some()),
+        rules: match (member, &under_way.how) {
+            (None, How::MovedOn { .. }) => under_way.left_to_a_person(after),
+            _ => under_way.rules(member.is_some()),
+        },
         tie: under_way.tie(),
         waits,
         candidates: considered(&under_way, after),
@@ -393,6 +402,16 @@ impl UnderWay {
         let preferred = self.preferred.then_some(Rule::Preferred);
         let rules = [first, preferred, picked, named].into_iter().flatten();
         rules.filter(|_| is_chosen).collect()
+    }
+
+    fn left_to_a_person(&self, after: &Corp) -> Vec<Rule> {
+        let offer = after.content(&self.pool).and_then(|content| content.offer);
+        let tries = offer.map_or(0, |offer| offer.tries as usize);
+        let why = match self.left_out.len() < tries {
+            true => Rule::NobodyLeft,
+            false => Rule::TriesUsedUp,
+        };
+        vec![Rule::OfferOver, why]
     }
 
     fn tie(&self) -> Option<Tie> {

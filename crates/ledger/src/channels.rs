@@ -121,6 +121,25 @@ impl Channels {
         Ok(channels)
     }
 
+    /// Deleted ones that have contact ways at WeCom, with their pools: whoever saw one of them may still come by it.
+    pub async fn deleted_with_ways(
+        &self,
+        corp: &CorpId,
+    ) -> Result<Vec<(ChannelId, PoolId)>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "SELECT c.channel_id, c.pool_id FROM channels AS c
+                 WHERE c.corp_id = $1 AND c.deleted_at IS NOT NULL AND EXISTS (SELECT FROM contact_ways AS w
+                    WHERE w.corp_id = c.corp_id AND w.channel_id = c.channel_id AND w.state <> 'gone')",
+            )
+            .bind(corp.as_str());
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        let read = |row: &PgRow| Ok((row.parsed("channel_id")?, row.parsed("pool_id")?));
+        rows.iter().map(read).collect()
+    }
+
     /// The latest first.
     pub async fn list(&self, corp: &CorpId, page: &PageRequest) -> Result<Page<Channel>, Error> {
         let window = Window::read(page, LIST)?;

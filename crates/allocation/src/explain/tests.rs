@@ -297,6 +297,26 @@ fn offers_that_come_to_nothing_move_on() {
     let found = only(&history, id);
     assert_eq!((found.what, found.chosen.clone()), (What::MovedOn, None));
     assert_eq!((found.op, found.waits), ("reclaim.1", None));
+    assert_eq!(found.rules, [Rule::OfferOver, Rule::TriesUsedUp]);
+}
+
+/// Before as many were asked as the pool has asked, nobody else was there.
+#[test]
+fn an_offer_that_nobody_else_can_have_is_left_to_a_person() {
+    let mut history = History::new();
+    let config = crate::PoolConfig::new(pool(0), 1, FAIR, [(member(0), Weight::ONE)]);
+    let rule = crate::OfferRule {
+        accept_ms: 60_000,
+        tries: 3,
+    };
+    history.apply(Op::SetPool(config.unwrap().with_offers(Some(rule))));
+    history.apply(presence([0], history.now_ms * 2));
+    history.decide(0);
+    history.now_ms += 60_000;
+    history.apply(Op::Reclaim { limit: 5 });
+    let found = only(&history, history.last_made());
+    assert_eq!(found.rules, [Rule::OfferOver, Rule::NobodyLeft]);
+    assert_eq!(filters(&found), [Some(Filter::LeftOut)]);
 }
 
 /// A visitor is held; then he comes in time, late, to somebody else, or nobody knows him.

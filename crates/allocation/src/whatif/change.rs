@@ -26,9 +26,11 @@ pub struct Window {
     pub after_ms: Option<u64>,
 }
 
+type Make = dyn Fn(Option<&Plan>) -> Option<Plan> + Send + Sync;
+
 /// The plan of a request under the draft, made of the one that it had.
 #[derive(Clone)]
-pub struct Replan(Arc<dyn Fn(Option<&Plan>) -> Option<Plan> + Send + Sync>);
+pub struct Replan(Arc<Make>);
 
 impl Replan {
     /// The same plan must come of the same plan.

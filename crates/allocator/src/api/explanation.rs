@@ -66,7 +66,8 @@ pub(super) struct DecisionView {
     /// What decided, in order. Of a pool: `earliest_deadline` (of those with credit, whose credit would reach a whole
     /// customer first), `most_credit` (nobody had credit), `least_load`. Before it: `longest_waiting_woken`,
     /// `reassigned`, `offer_over`. Instead of it: `preferred` (whoever asked wanted him, or he had the customer before, or
-    /// the customer always comes to him). Without the pool: `named`, `held`, `late`, `mismatched`, `direct`, `kept`.
+    /// the customer always comes to him). Without the pool: `named`, `held`, `late`, `mismatched`, `direct`, `kept`. After
+    /// `offer_over`, when a person must decide: `tries_used_up` (as many were asked as the pool has asked), `nobody_left`.
     rules: Vec<&'static str>,
     #[schema(required)]
     tie: Option<TieView>,

@@ -115,6 +115,8 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
             },
         );
     }
+    let deleted = app.ledger.channels().deleted_with_ways(&corp.id).await?;
+    routes.deleted = deleted.into_iter().collect();
     corp.set_routes(routes);
     Ok(())
 }

@@ -153,14 +153,17 @@ pub fn lead(state: Option<&str>, routes: &Routes, owners: &dyn Owners) -> Lead {
         && !routes.by_state.contains_key(way)
     {
         let channel = owners.channel_of(way);
-        let known = channel.and_then(|channel| routes.channels.get_key_value(&channel));
+        let known = channel.and_then(|channel| {
+            let pool = routes.pool_of_ways(&channel)?.clone();
+            Some((channel, pool))
+        });
         let slot = match way.starts_with(SLOT_STATE) {
             true => SlotId::new(way).ok(),
             false => None,
         };
-        return known.map_or(Lead::Nowhere, |(channel, settings)| Lead::Way {
-            channel: channel.clone(),
-            pool: settings.pool.clone(),
+        return known.map_or(Lead::Nowhere, |(channel, pool)| Lead::Way {
+            channel,
+            pool,
             slot,
         });
     }

@@ -11,6 +11,8 @@ pub struct Routes {
     /// What Postgres had when this was read: any change makes another one.
     pub mark: String,
     pub channels: HashMap<ChannelId, Channel>,
+    /// Deleted channels whose contact ways are still at WeCom, and the pools they had: a visitor may have seen one just before.
+    pub deleted: HashMap<ChannelId, PoolId>,
     pub by_state: HashMap<String, ChannelId>,
     /// Public pages, those that are off too: a printed address outlives a pause.
     pub by_public_code: HashMap<String, ChannelId>,
@@ -87,6 +89,19 @@ impl Routes {
     pub fn by_public_code(&self, code: &str) -> Option<(&ChannelId, &Channel)> {
         let id = self.by_public_code.get(code)?;
         self.channels.get_key_value(id)
+    }
+
+    /// The pool of visitors who saw a contact way of this channel, which may be deleted by now; then the default one, if that
+    /// pool is gone, too.
+    pub fn pool_of_ways(&self, channel: &ChannelId) -> Option<&PoolId> {
+        if let Some(channel) = self.channels.get(channel) {
+            return Some(&channel.pool);
+        }
+        let pool = self.deleted.get(channel)?;
+        match self.pools.contains_key(pool) {
+            true => Some(pool),
+            false => self.default_pool.as_ref(),
+        }
     }
 
     pub fn knows(&self, channel: &str) -> bool {

@@ -229,6 +229,32 @@ async fn who_adds_the_member_in_time_confirms() {
     assert_eq!(closed.close_reason.as_deref(), Some("customer_left"));
 }
 
+/// The code that he saw is good as long as it is at WeCom: in time or late, he comes to whom he saw.
+#[tokio::test]
+async fn who_saw_a_channel_that_was_deleted_meanwhile_is_still_known() {
+    let (world, console) = world().await;
+    let (early, late) = (held(&world, "v1").await, held(&world, "v2").await);
+    console.delete("/channels/page").await.ok();
+    assert_eq!(opens(&world, "v3").await, Visited::Off);
+    let comes = async |hold: &Hold, customer| {
+        let slot = hold.slot.as_ref().unwrap().as_str();
+        adds(&world, customer, hold.member.as_str(), slot).await;
+    };
+    comes(&early, "wmC1").await;
+    let visit = ended(&world, early.allocation).await;
+    assert_eq!(visit.ended_as, Some(VisitEnd::Confirmed));
+    assert_eq!(
+        customer_of(&world, early.allocation).await.1.as_deref(),
+        Some("wmC1")
+    );
+    over(&world).await;
+    assert_eq!(expire(&world).await, 1);
+    comes(&late, "wmC2").await;
+    let visit = ended(&world, late.allocation).await;
+    assert_eq!(visit.ended_as, Some(VisitEnd::Late));
+    world.check().await;
+}
+
 /// Nobody came: load and slot are free. Who comes afterwards by the same slot is the same visitor.
 #[tokio::test]
 async fn who_comes_late_is_still_known() {
