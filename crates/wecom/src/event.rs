@@ -16,7 +16,7 @@ mod message;
 mod suite;
 mod tag;
 
-pub use chat::{ChatChange, ChatUpdate, ExternalChat, UpdateDetail};
+pub use chat::{ChatChange, ChatUpdate, ExternalChat, MemberDiff, UpdateDetail};
 pub use contact::{AppPresence, Contact, ContactUser, Department, TagMembers};
 pub use customer_acquisition::{CustomerAcquisition, CustomerAcquisitionChange};
 pub use external_contact::{ExternalContact, ExternalContactChange, WelcomeCode};

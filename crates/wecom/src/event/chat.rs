@@ -32,17 +32,28 @@ pub struct ChatUpdate {
     pub detail: Option<UpdateDetail>,
     /// `JoinScene`: 0 invited by a member, 3 scanned the group's code; an open number.
     pub join_scene: Option<i64>,
-    /// `QuitScene`: 0 left, 1 removed. Sometimes present, as 0, on a join.
+    /// `QuitScene`: 0 left, 1 removed; an open number. Sometimes present, as 0, on a join.
     pub quit_scene: Option<i64>,
     /// `MemChangeCnt`.
     pub member_change_count: Option<i64>,
-    /// `MemChangeList`: userids and external userids.
+    /// `MemChangeList`: userids and external userids. Older configurations do not send it.
     pub members: Vec<String>,
     /// `LastMemVer`: the member list before. If it is not the version you stored, an event was lost
     /// or overtaken: read the group.
     pub last_member_version: Option<String>,
     /// `CurMemVer`: the member list after.
     pub current_member_version: Option<String>,
+}
+
+/// What to do to a member list that was stored, see [`ChatUpdate::diff_after`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemberDiff<'a> {
+    /// They came; otherwise they are gone.
+    pub joined: bool,
+    /// Userids and external userids.
+    pub members: &'a [String],
+    /// The version of the list afterwards.
+    pub version: &'a str,
 }
 
 /// `UpdateDetail`.
@@ -85,6 +96,27 @@ impl ExternalChat {
 }
 
 impl ChatUpdate {
+    /// What this event does to the member list of the version that you stored (page 92130). Nothing when it
+    /// changes another version, or does not say all: an event was lost or overtaken, read the group.
+    pub fn diff_after(&self, stored_version: &str) -> Option<MemberDiff<'_>> {
+        let joined = match self.detail {
+            Some(UpdateDetail::AddMember) => true,
+            Some(UpdateDetail::DelMember) => false,
+            _ => return None,
+        };
+        let complete = !self.members.is_empty()
+            && self
+                .member_change_count
+                .is_none_or(|count| usize::try_from(count) == Ok(self.members.len()));
+        let follows = self.last_member_version.as_deref() == Some(stored_version);
+        let version = self.current_member_version.as_deref()?;
+        (complete && follows).then_some(MemberDiff {
+            joined,
+            members: &self.members,
+            version,
+        })
+    }
+
     fn read(fields: &Fields<'_>) -> Self {
         Self {
             detail: fields.get("UpdateDetail").map(|detail| match detail {

@@ -119,14 +119,19 @@ impl<'a> Fields<'a> {
             .collect()
     }
 
-    /// The leaves directly below the top-level node `list`.
+    /// The leaves directly below the top-level node `list`; an empty one is none.
     pub(super) fn items(&self, list: &str) -> Vec<String> {
         let mut inside = false;
         let mut items = Vec::new();
         for node in &self.0 {
             match node.depth {
                 1 => inside = node.name == list,
-                2 if inside && node.leaf => items.push(node.text.trim_ascii().to_owned()),
+                2 if inside && node.leaf => {
+                    let text = node.text.trim_ascii();
+                    if !text.is_empty() {
+                        items.push(text.to_owned());
+                    }
+                }
                 _ => {}
             }
         }

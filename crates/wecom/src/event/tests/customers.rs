@@ -109,6 +109,53 @@ fn external_chat() {
     );
 }
 
+/// The official way to keep a member list: apply what follows the stored version, else read the group.
+#[rstest]
+#[case::next("add_member", "<Item>wm1</Item><Item>wm2</Item>", "2", "b", Some(true))]
+#[case::left("del_member", "<Item>wm1</Item>", "1", "b", Some(false))]
+#[case::no_count("add_member", "<Item>wm1</Item>", "", "b", Some(true))]
+#[case::empty_items(
+    "add_member",
+    "<Item></Item><Item><![CDATA[wm1]]></Item>",
+    "1",
+    "b",
+    Some(true)
+)]
+#[case::without_list("add_member", "", "1", "b", None)]
+#[case::list_cut_short("add_member", "<Item>wm1</Item>", "2", "b", None)]
+#[case::negative_count("add_member", "<Item>wm1</Item>", "-1", "b", None)]
+#[case::no_version_after("add_member", "<Item>wm1</Item>", "1", "", None)]
+#[case::not_members("change_name", "<Item>wm1</Item>", "1", "b", None)]
+#[case::nothing_said("", "<Item>wm1</Item>", "1", "b", None)]
+fn a_change_of_members_applies_to_the_version_before_it(
+    #[case] detail: &str,
+    #[case] items: &str,
+    #[case] count: &str,
+    #[case] after: &str,
+    #[case] joined: Option<bool>,
+) {
+    let inside = format!(
+        "<ChatId>wr1</ChatId><ChangeType>update</ChangeType><UpdateDetail>{detail}</UpdateDetail><JoinScene>9</JoinScene>\
+         <MemChangeCnt>{count}</MemChangeCnt><MemChangeList>{items}</MemChangeList>\
+         <LastMemVer>a</LastMemVer><CurMemVer>{after}</CurMemVer>"
+    );
+    let Body::ExternalChat(chat) = body("change_external_chat", &inside) else {
+        panic!()
+    };
+    let ChatChange::Update(update) = chat.change else {
+        panic!()
+    };
+    assert_eq!(update.join_scene, Some(9), "an open number");
+    let diff = update.diff_after("a");
+    assert_eq!(diff.map(|diff| diff.joined), joined);
+    if let Some(diff) = diff {
+        assert_eq!(diff.version, "b");
+        assert!(diff.members.iter().all(|id| id.starts_with("wm")));
+    }
+    assert_eq!(update.diff_after("z"), None, "another version");
+    assert_eq!(update.diff_after(""), None);
+}
+
 #[rstest]
 #[case("add_member", Some(UpdateDetail::AddMember))]
 #[case("change_owner", Some(UpdateDetail::ChangeOwner))]
