@@ -12,7 +12,9 @@ mod clock;
 mod contact;
 mod contact_way;
 mod gate;
+mod group_chat;
 mod http;
+mod join_way;
 mod lenient;
 mod limits;
 mod message;
@@ -41,7 +43,13 @@ pub use contact_way::{
     AddContactWay, AddedContactWay, Conclusions, ContactWay, ContactWayId, ContactWayPage,
     ContactWayWindow, UpdateContactWay, WayScene, WayType,
 };
+pub use group_chat::{
+    FailedChat, GROUP_CHATS_TRANSFER_MAX, GROUP_OWNERS_MAX, GroupAdmin, GroupChat, GroupChatFilter,
+    GroupChatId, GroupChatPage, GroupChatStatus, GroupChatStatusFilter, GroupMember,
+    GroupMemberKind, Invitor, JoinScene, MemberNames, TransferGroupChat, TransferredGroupChats,
+};
 pub use http::http_client;
+pub use join_way::{AddedJoinWay, JOIN_WAY_CHATS_MAX, JoinWay, JoinWayDetail};
 pub use message::{AppMessage, MessageContent, MessageSent, Recipients, TextCard};
 pub use pager::Pager;
 pub use tag::{

@@ -56,6 +56,24 @@ pub const RESIGNED_TRANSFER_RESULT: &str = "externalcontact/resigned/transfer_re
 /// Customers of members who have left.
 pub const GET_UNASSIGNED_LIST: &str = "externalcontact/get_unassigned_list";
 
+/// Customer groups, ids and how their inheritance stands.
+pub const LIST_GROUP_CHAT: &str = "externalcontact/groupchat/list";
+/// One customer group with its members.
+pub const GET_GROUP_CHAT: &str = "externalcontact/groupchat/get";
+/// Give groups of an owner in service to another.
+pub const ONJOB_TRANSFER_GROUP_CHAT: &str = "externalcontact/groupchat/onjob_transfer";
+/// Give groups of an owner who has left to another.
+pub const TRANSFER_GROUP_CHAT: &str = "externalcontact/groupchat/transfer";
+
+/// Make a way into groups.
+pub const ADD_JOIN_WAY: &str = "externalcontact/groupchat/add_join_way";
+/// Read a way into groups.
+pub const GET_JOIN_WAY: &str = "externalcontact/groupchat/get_join_way";
+/// Replace the configuration of a way into groups.
+pub const UPDATE_JOIN_WAY: &str = "externalcontact/groupchat/update_join_way";
+/// Delete a way into groups.
+pub const DEL_JOIN_WAY: &str = "externalcontact/groupchat/del_join_way";
+
 /// A message from the app to members.
 pub const SEND_MESSAGE: &str = "message/send";
 /// A message of a webhook robot.
@@ -94,6 +112,14 @@ pub const ALL: &[&str] = &[
     RESIGNED_TRANSFER_CUSTOMER,
     RESIGNED_TRANSFER_RESULT,
     GET_UNASSIGNED_LIST,
+    LIST_GROUP_CHAT,
+    GET_GROUP_CHAT,
+    ONJOB_TRANSFER_GROUP_CHAT,
+    TRANSFER_GROUP_CHAT,
+    ADD_JOIN_WAY,
+    GET_JOIN_WAY,
+    UPDATE_JOIN_WAY,
+    DEL_JOIN_WAY,
     SEND_MESSAGE,
     WEBHOOK_SEND,
     GET_USER,

@@ -310,6 +310,7 @@ static TABLE: &[Row] = &[
     one(610023, PermanentConfig, Corp, "corp over its number of outside contacts"),
     one(610024, PermanentConfig, Corp, "corp's papers are missing"),
     one(701008, PermanentConfig, Employee, "member has no interop licence"),
+    one(701170, PermanentConfig, Corp, "licence for joining groups has run out"),
 ];
 
 #[cfg(test)]

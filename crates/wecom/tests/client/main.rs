@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "test code: a panic is the message")]
 
 mod gate;
+mod groups;
 mod limits;
 mod lists;
 mod requests;
