@@ -3,6 +3,7 @@
 
 mod check;
 mod control;
+mod groups;
 mod http;
 mod types;
 

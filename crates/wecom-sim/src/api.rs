@@ -8,6 +8,8 @@ mod contact_way;
 mod customer;
 mod errmsg;
 mod fields;
+mod groupchat;
+mod join_way;
 mod message;
 mod network;
 mod page;
@@ -70,7 +72,7 @@ const fn spec(
 
 use Auth::{ContactToken, Token};
 
-static SPECS: [Spec; 30] = [
+static SPECS: [Spec; 38] = [
     Spec {
         metered: true,
         ..spec("gettoken", GET, Auth::Secret, &[], |_| Reply::error(40001))
@@ -262,6 +264,62 @@ static SPECS: [Spec; 30] = [
         &[],
         contact_way::close_temp_chat,
     ),
+    spec(
+        "externalcontact/groupchat/list",
+        POST,
+        ContactToken,
+        &["group_chat_list"],
+        groupchat::list,
+    ),
+    spec(
+        "externalcontact/groupchat/get",
+        POST,
+        ContactToken,
+        &[],
+        groupchat::get,
+    ),
+    spec(
+        "externalcontact/groupchat/onjob_transfer",
+        POST,
+        ContactToken,
+        &["failed_chat_list"],
+        groupchat::onjob_transfer,
+    ),
+    spec(
+        "externalcontact/groupchat/transfer",
+        POST,
+        ContactToken,
+        &["failed_chat_list"],
+        groupchat::transfer,
+    ),
+    spec(
+        "externalcontact/groupchat/add_join_way",
+        POST,
+        ContactToken,
+        &[],
+        join_way::add,
+    ),
+    spec(
+        "externalcontact/groupchat/get_join_way",
+        POST,
+        ContactToken,
+        &[],
+        join_way::get,
+    ),
+    spec(
+        "externalcontact/groupchat/update_join_way",
+        POST,
+        ContactToken,
+        &[],
+        join_way::update,
+    ),
+    spec(
+        "externalcontact/groupchat/del_join_way",
+        POST,
+        ContactToken,
+        &[],
+        join_way::del,
+    ),
 ];
 
 /// One API of the fake.
@@ -299,5 +357,13 @@ impl Api {
     /// Answers a code per customer.
     pub(crate) fn is_transfer(self) -> bool {
         self.name().ends_with("transfer_customer")
+    }
+
+    /// Answers the codes of the groups that it refused.
+    pub(crate) fn is_group_transfer(self) -> bool {
+        matches!(
+            self.name(),
+            "externalcontact/groupchat/onjob_transfer" | "externalcontact/groupchat/transfer"
+        )
     }
 }

@@ -12,14 +12,14 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::{Notify, mpsc};
 
 pub(crate) use deliver::{run, verify};
-pub(crate) use event::{Event, presence, tag};
+pub(crate) use event::{ChatEvent, Event, MembersChange, presence, tag};
 
 use crate::Error;
 use crate::admin::CallbackCounters;
 use crate::config::CallbackRules;
 use crate::random::{For, Random};
 use crate::sync::Lock;
-use crate::world::{App, Corp, World};
+use crate::world::{App, Corp, Member, World};
 
 /// A plaintext for one app.
 #[derive(Debug, Clone)]
@@ -164,6 +164,34 @@ impl World {
                     plaintext: event
                         .plaintext(&corp.id, app.agent_id, self.now_ms())
                         .into(),
+                    names_app: false,
+                });
+            }
+        }
+    }
+
+    /// An event of a group, to every app that has its owner in its range. Without the customer-contact function
+    /// of its owner it is no customer group, and nobody hears of it.
+    pub(crate) fn emit_chat(
+        self: &Arc<Self>,
+        corp: &Arc<Corp>,
+        owner: &Member,
+        chat_id: &str,
+        event: &ChatEvent<'_>,
+    ) {
+        if !owner.def.get().customer_contact {
+            return;
+        }
+        let mut plaintext: Option<Arc<str>> = None;
+        for app in corp.apps.get().values() {
+            if app.def.get().hears_of(&owner.key) {
+                let plaintext = plaintext.get_or_insert_with(|| {
+                    event::chat(&corp.id, chat_id, event, self.now_ms()).into()
+                });
+                self.emit(Outbound {
+                    corp: Arc::clone(corp),
+                    app: Arc::clone(app),
+                    plaintext: Arc::clone(plaintext),
                     names_app: false,
                 });
             }

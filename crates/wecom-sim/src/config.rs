@@ -17,9 +17,9 @@ pub use corp::{
 };
 pub use fault::{Act, Fault, When};
 pub use rules::{
-    ApiLimit, CallbackRules, CheckRules, ClockConfig, ClockMode, GiveUp, Latency, Limits, LogRules,
-    Outcomes, Paging, PeopleRules, Rate, RepeatToken, TagsCopied, TokenRules, TransferRules,
-    WindowKind, WrongSecret,
+    ApiLimit, CallbackRules, CheckRules, ClockConfig, ClockMode, GiveUp, GroupRules, Latency,
+    Limits, LogRules, Outcomes, Paging, PeopleRules, Rate, RepeatToken, TagsCopied, TokenRules,
+    TransferRules, WindowKind, WrongSecret,
 };
 
 use crate::Error;
@@ -43,6 +43,8 @@ pub struct Config {
     pub transfers: TransferRules,
     /// Customers who scan, welcome codes.
     pub people: PeopleRules,
+    /// Customer groups and join ways.
+    pub groups: GroupRules,
     /// Cursors and page sizes.
     pub paging: Paging,
     /// How events reach the callback URLs.
@@ -69,6 +71,7 @@ impl Default for Config {
             tokens: TokenRules::default(),
             transfers: TransferRules::default(),
             people: PeopleRules::default(),
+            groups: GroupRules::default(),
             paging: Paging::default(),
             callbacks: CallbackRules::default(),
             latency: Latency::default(),
@@ -106,6 +109,7 @@ impl Config {
             ("transfers.outcomes.cap", self.transfers.outcomes.cap),
             ("transfers.outcomes.early", self.transfers.outcomes.early),
             ("people.half_add_rate", self.people.half_add_rate),
+            ("groups.move_ignored_rate", self.groups.move_ignored_rate),
             ("callbacks.duplicate_rate", self.callbacks.duplicate_rate),
             ("callbacks.reorder_rate", self.callbacks.reorder_rate),
             ("callbacks.loss_rate", self.callbacks.loss_rate),
@@ -115,6 +119,12 @@ impl Config {
             if !(0.0..=1.0).contains(&rate) {
                 return Err(Error::config(field, "must be from 0 to 1"));
             }
+        }
+        if self.groups.hard_cap < self.groups.scan_cap || self.groups.scan_cap < 2 {
+            return Err(Error::config(
+                "groups.scan_cap",
+                "must be at least 2 and not above groups.hard_cap",
+            ));
         }
         if self.callbacks.connections == 0 {
             return Err(Error::config("callbacks.connections", "must be at least 1"));

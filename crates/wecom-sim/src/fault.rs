@@ -176,8 +176,8 @@ impl Faults {
         None
     }
 
-    /// The scripted code of one customer's row in a transfer.
-    pub(crate) fn row_code(&self, facts: &Facts<'_>, customer: &str, now_ms: i64) -> Option<i32> {
+    /// The scripted code of one customer's, or group's, row in a transfer.
+    pub(crate) fn row_code(&self, facts: &Facts<'_>, row: &str, now_ms: i64) -> Option<i32> {
         if !self.any() {
             return None;
         }
@@ -187,7 +187,7 @@ impl Faults {
             .find_map(|armed| match armed.fault.act {
                 Act::Errcode(code)
                     if armed.is_for_rows(facts.api)
-                        && armed.fault.customer.as_deref() == Some(customer)
+                        && armed.row(facts.api) == Some(row)
                         && armed.meets(facts, now_ms)
                         && armed.spend() =>
                 {
@@ -199,13 +199,22 @@ impl Faults {
 }
 
 impl Armed {
-    /// An errcode for one customer of a transfer belongs into his row, not to the whole call.
+    /// An errcode for one customer, or group, of a transfer belongs into that row, not to the whole call.
     fn is_for_rows(&self, api: Api) -> bool {
-        let fault = &self.fault;
-        api.is_transfer()
-            && fault.customer.is_some()
-            && fault.when == When::Before
-            && matches!(fault.act, Act::Errcode(_))
+        self.row(api).is_some()
+            && self.fault.when == When::Before
+            && matches!(self.fault.act, Act::Errcode(_))
+    }
+
+    /// The customer or group that it is about, in a transfer of such.
+    fn row(&self, api: Api) -> Option<&str> {
+        if api.is_transfer() {
+            self.fault.customer.as_deref()
+        } else if api.is_group_transfer() {
+            self.fault.chat.as_deref()
+        } else {
+            None
+        }
     }
 
     fn meets(&self, facts: &Facts<'_>, now_ms: i64) -> bool {
@@ -232,6 +241,10 @@ impl Armed {
                 .customer
                 .as_deref()
                 .is_none_or(|customer| facts.fields.names_customer(customer))
+            && fault
+                .chat
+                .as_deref()
+                .is_none_or(|chat| facts.fields.names_chat(chat))
             && (fault.probability >= 1.0
                 || Random::new(facts.seed ^ self.number, For::Fault, facts.seq)
                     .chance(fault.probability))

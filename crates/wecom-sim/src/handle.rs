@@ -9,8 +9,10 @@ use tokio::net::TcpListener;
 
 use crate::admin::{
     CallFilter, CallRecord, CheckQuery, CheckReport, ClockReply, ClockRequest, Counters,
-    CustomerScript, CustomerState, DeleteRequest, EditRequest, MessageRecord, ScanReply,
-    ScanRequest, SendRequest, StateDump, TagRequest, TransferEnd, Verified, router,
+    CustomerScript, CustomerState, DeleteRequest, EditRequest, GroupChange, GroupRequest,
+    GroupState, GroupsMade, InviteRequest, JoinReply, JoinRequest, LeaveReply, LeaveRequest,
+    MessageRecord, ScanReply, ScanRequest, SendRequest, StateDump, TagRequest, TransferEnd,
+    Verified, router,
 };
 use crate::config::{ClockMode, Config, CorpConfig, Fault, MemberConfig};
 use crate::fault::ArmedFault;
@@ -136,6 +138,46 @@ impl SimHandle {
     /// A member edits a customer.
     pub fn edit(&self, request: &EditRequest) -> Result<(), Error> {
         self.world.edit(request)
+    }
+
+    /// A member makes customer groups.
+    pub fn make_groups(&self, request: &GroupRequest) -> Result<GroupsMade, Error> {
+        self.world.make_groups(request)
+    }
+
+    /// People scan a join way.
+    pub fn join(&self, request: &JoinRequest) -> Result<JoinReply, Error> {
+        self.world.join(request)
+    }
+
+    /// People are brought into a group past every join way.
+    pub fn invite(&self, request: &InviteRequest) -> Result<JoinReply, Error> {
+        self.world.invite(request)
+    }
+
+    /// People leave groups, or are removed.
+    pub fn leave(&self, request: &LeaveRequest) -> Result<LeaveReply, Error> {
+        self.world.leave(request)
+    }
+
+    /// A member changes the name, owner or notice of a group.
+    pub fn change_group(&self, chat_id: &str, change: &GroupChange) -> Result<GroupState, Error> {
+        self.world.change_group(chat_id, change)
+    }
+
+    /// The owner of a group dismisses it.
+    pub fn dismiss_group(&self, corp: Option<&str>, chat_id: &str) -> Result<(), Error> {
+        self.world.dismiss_group(corp, chat_id)
+    }
+
+    /// One group with its members.
+    pub fn group(&self, corp: Option<&str>, chat_id: &str) -> Result<GroupState, Error> {
+        self.world.group(corp, chat_id)
+    }
+
+    /// All groups, oldest first, without their members.
+    pub fn groups(&self, corp: Option<&str>) -> Result<Vec<GroupState>, Error> {
+        self.world.groups(corp)
     }
 
     /// An administrator changes corp tags; the ids that changed.

@@ -48,15 +48,17 @@ mod world;
 pub use admin::{
     ApiCounters, By, CallFilter, CallRecord, CallbackCounters, CheckQuery, CheckReport, ClockReply,
     ClockRequest, CorpCounters, CorpState, Counters, CustomerScript, CustomerState, DeleteRequest,
-    EditRequest, FollowState, GettokenCounters, Invariant, MemberState, MessageRecord, Scan,
+    EditRequest, FollowState, GettokenCounters, GroupChange, GroupCounters, GroupMemberState,
+    GroupPerson, GroupRequest, GroupState, GroupsMade, Invariant, InviteRequest, Join, JoinOutcome,
+    JoinReply, JoinRequest, LeaveReply, LeaveRequest, MemberState, MessageRecord, Scan,
     ScanOutcome, ScanReply, ScanRequest, SendRequest, StateDump, TagChange, TagRequest,
     TransferEnd, TransferState, Verified,
 };
 pub use config::{
     Act, ApiLimit, AppConfig, CallbackConfig, CallbackRules, CheckRules, ClockConfig, ClockMode,
-    Config, CorpConfig, Fault, Generate, GiveUp, Latency, Limits, LogRules, MemberConfig, Outcomes,
-    Paging, PeopleRules, Rate, RepeatToken, Secret, TagGroupConfig, TagsCopied, TokenRules,
-    TransferRules, When, WindowKind, WrongSecret,
+    Config, CorpConfig, Fault, Generate, GiveUp, GroupRules, Latency, Limits, LogRules,
+    MemberConfig, Outcomes, Paging, PeopleRules, Rate, RepeatToken, Secret, TagGroupConfig,
+    TagsCopied, TokenRules, TransferRules, When, WindowKind, WrongSecret,
 };
 pub use error::Error;
 pub use fault::ArmedFault;

@@ -17,6 +17,10 @@ pub(crate) enum For {
     Transfer,
     Callback,
     Seal,
+    GroupVersion,
+    GroupLag,
+    GroupMove,
+    GroupLeave,
 }
 
 impl Random {

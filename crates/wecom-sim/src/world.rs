@@ -5,6 +5,13 @@
 mod app;
 mod corp;
 mod customer;
+mod group;
+mod group_leave;
+mod group_move;
+mod group_people;
+mod group_scan;
+mod groups;
+mod join_way;
 mod member;
 mod people;
 mod scan;
@@ -24,6 +31,9 @@ use tokio_util::task::TaskTracker;
 pub(crate) use app::{App, AppDef, Token};
 pub(crate) use corp::Corp;
 pub(crate) use customer::{Customer, Follow};
+pub(crate) use group::{Book, Group, Person};
+pub(crate) use group_move::GroupMove;
+pub(crate) use join_way::{JoinPlan, JoinWay};
 pub(crate) use member::Member;
 pub(crate) use stats::Caller;
 pub(crate) use tags::{Tag as CorpTag, TagBook, TagGroup as CorpTagGroup};
@@ -124,10 +134,13 @@ impl World {
         self.schedule.at(due_ms, action);
     }
 
-    /// Whether any corp has this contact way.
+    /// Whether any corp has this contact or join way.
     pub(crate) fn has_way(&self, config_id: &str) -> bool {
         let corps = self.corps.get();
-        let has = |corp: &Arc<Corp>| corp.ways.part(config_id).contains_key(config_id);
+        let has = |corp: &Arc<Corp>| {
+            corp.ways.part(config_id).contains_key(config_id)
+                || corp.groups.ways.part(config_id).contains_key(config_id)
+        };
         corps.values().any(has)
     }
 

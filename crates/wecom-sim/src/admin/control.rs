@@ -11,8 +11,8 @@ use crate::config::{Config, CorpConfig, MemberConfig};
 use crate::world::{Customer, Member, World, end_now};
 
 use super::{
-    ClockReply, ClockRequest, CustomerScript, CustomerState, SendRequest, StateDump, TagChange,
-    TagRequest, TransferEnd, Verified,
+    ClockReply, ClockRequest, CustomerScript, CustomerState, GroupState, SendRequest, StateDump,
+    TagChange, TagRequest, TransferEnd, Verified,
 };
 
 impl World {
@@ -187,6 +187,18 @@ impl World {
         part.get(customer)
             .map(|found| found.state(customer))
             .ok_or_else(|| Error::unknown("customer", customer))
+    }
+
+    pub(crate) fn groups(&self, corp: Option<&str>) -> Result<Vec<GroupState>, Error> {
+        Ok(self.corp(corp)?.groups.state(false))
+    }
+
+    pub(crate) fn group(&self, corp: Option<&str>, chat_id: &str) -> Result<GroupState, Error> {
+        let corp = self.corp(corp)?;
+        let part = corp.groups.by_id.part(chat_id);
+        part.get(chat_id)
+            .map(|group| group.state(true))
+            .ok_or_else(|| Error::unknown("group", chat_id))
     }
 
     pub(crate) fn change_tags(

@@ -16,6 +16,7 @@ use crate::api::Api;
 use crate::config::{Config, CorpConfig, Fault};
 use crate::world::World;
 
+use super::groups;
 use super::{
     CallFilter, CheckQuery, ClockRequest, CustomerScript, DeleteRequest, EditRequest, ScanRequest,
     SendRequest, TagRequest,
@@ -35,6 +36,14 @@ POST   /sim/scan                         a customer scans: {\"member\": …, \"s
 POST   /sim/delete                       {\"customer\": …, \"member\": …, \"by\": \"customer\" | \"member\"}
 POST   /sim/edit                         a member edits a customer's remark or tags
 POST   /sim/tags                         an administrator changes corp tags
+GET    /sim/groups?corp=                 customer groups, without their members
+POST   /sim/groups                       a member makes groups: {\"owner\": …, \"people\": n, \"count\": n}
+GET    /sim/groups/{chat}                one group with its members
+PATCH  /sim/groups/{chat}                a member changes {\"name\"}, {\"owner\"}, {\"notice\"}
+DELETE /sim/groups/{chat}                its owner dismisses it
+POST   /sim/groups/scan                  people scan a join way: {\"config_id\": …, \"people\": [{\"customer\": …, \"unionid\": …}], \"count\": n}
+POST   /sim/groups/invite                people are brought past it: {\"chat_id\": …, \"people\": […], \"count\": n}
+POST   /sim/groups/leave                 {\"chat_id\": …, \"people\": [ids], \"removed\": true}
 GET    /sim/customers/{id}               one customer
 PUT    /sim/customers/{id}/script        {\"transfer\": \"refuse\" | \"cap\" | \"early\" | \"passive\", \"after_ms\": …}
 DELETE /sim/customers/{id}/script        back to chance
@@ -46,7 +55,7 @@ DELETE /sim/faults                       removes all
 DELETE /sim/faults/{id}                  removes one; calls it held go on
 POST   /sim/send                         sends any plaintext as a sealed callback
 POST   /sim/verify                       verifies the callback URLs by GET
-GET    /sim/state?corp=                  members, customers, transfers, contact ways, tags
+GET    /sim/state?corp=                  members, customers, transfers, contact ways, groups, join ways, tags
 GET    /sim/calls?corp=&api=&code=&after=&limit=   the last calls
 GET    /sim/messages                     the last messages, webhooks and welcomes
 GET    /sim/counters                     exact counters
@@ -54,8 +63,8 @@ GET    /sim/check?transfers_per_customer=&in_flight=   did the caller behave? 20
 POST   /sim/idle                         answers when no callback is on its way
 ";
 
-type Sim = State<Arc<World>>;
-type Answer = Result<Response, Error>;
+pub(super) type Sim = State<Arc<World>>;
+pub(super) type Answer = Result<Response, Error>;
 
 pub(crate) fn router(world: Arc<World>) -> Router {
     Router::new()
@@ -75,6 +84,7 @@ pub(crate) fn router(world: Arc<World>) -> Router {
         .route("/sim/delete", post(delete_relation))
         .route("/sim/edit", post(edit))
         .route("/sim/tags", post(tags))
+        .merge(groups::routes())
         .route("/sim/customers/{id}", get(customer))
         .route("/sim/customers/{id}/script", put(script).delete(unscript))
         .route("/sim/customers/{id}/transfer", post(end_transfer))
@@ -121,7 +131,7 @@ impl IntoResponse for Error {
 }
 
 /// JSON whatever the content type says; an empty body is `{}`. Errors name the field.
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
     let body = if body.iter().all(u8::is_ascii_whitespace) {
         b"{}".as_slice()
     } else {
@@ -130,15 +140,15 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(body).map_err(|error| Error::Request(format!("body: {error}")))
 }
 
-fn json(value: impl serde::Serialize) -> Answer {
+pub(super) fn json(value: impl serde::Serialize) -> Answer {
     Ok(Json(value).into_response())
 }
 
 /// The corp and app a request is about.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct About {
-    corp: Option<String>,
+pub(super) struct About {
+    pub(super) corp: Option<String>,
     agent_id: Option<u32>,
 }
 

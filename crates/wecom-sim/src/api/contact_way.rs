@@ -61,7 +61,9 @@ pub(crate) fn add(call: &Call<'_>) -> Reply {
         };
         let mut order = call.corp.way_order.lock();
         let most = call.rules.limits.contact_ways;
-        if call.rules.limits.enabled && most > 0 && !is_temp && order.len() >= most {
+        // Join ways count too; their order is never locked before this one.
+        let made = order.len() + call.corp.groups.way_order.lock().len();
+        if call.rules.limits.enabled && most > 0 && !is_temp && made >= most {
             return Err(41045);
         }
         if !is_temp {

@@ -137,10 +137,11 @@ impl Fields {
 
     /// For faults: the request names this member.
     pub(crate) fn names_member(&self, userid: &str) -> bool {
-        const NAMES: [&str; 6] = [
+        const NAMES: [&str; 7] = [
             "userid",
             "handover_userid",
             "takeover_userid",
+            "new_owner",
             "touser",
             "user",
             "userid_list",
@@ -154,14 +155,21 @@ impl Fields {
 
     /// For faults: the request names this taker.
     pub(crate) fn names_taker(&self, userid: &str) -> bool {
-        self.holds("takeover_userid", |value| {
-            value.eq_ignore_ascii_case(userid)
-        })
+        ["takeover_userid", "new_owner"]
+            .iter()
+            .any(|name| self.holds(name, |value| value.eq_ignore_ascii_case(userid)))
     }
 
     /// For faults: the request names this customer.
     pub(crate) fn names_customer(&self, external_userid: &str) -> bool {
         self.holds("external_userid", |value| value == external_userid)
+    }
+
+    /// For faults: the request names this group.
+    pub(crate) fn names_chat(&self, chat_id: &str) -> bool {
+        ["chat_id", "chat_id_list"]
+            .iter()
+            .any(|name| self.holds(name, |value| value == chat_id))
     }
 
     fn holds(&self, name: &str, meant: impl Fn(&str) -> bool) -> bool {

@@ -10,6 +10,8 @@ use super::{Api, errmsg};
 pub(crate) struct Reply {
     pub(crate) code: i32,
     fields: Map<String, Value>,
+    /// A field that is JSON already: a group's members are many, and written a thousand times a minute.
+    written: Option<(&'static str, String)>,
     /// Something changed at WeCom.
     pub(crate) effect: bool,
 }
@@ -39,8 +41,18 @@ impl Reply {
         self
     }
 
+    /// A field whose value is written already.
+    pub(crate) fn with_json(mut self, name: &'static str, json: String) -> Self {
+        self.written = Some((name, json));
+        self
+    }
+
     /// RFC 7386.
     pub(crate) fn merge(&mut self, patch: &Value) {
+        if let Some((name, json)) = self.written.take() {
+            let value = serde_json::from_str(&json).unwrap_or_default();
+            self.fields.insert(name.to_owned(), value);
+        }
         let mut whole = Value::Object(std::mem::take(&mut self.fields));
         crate::merge::merge(&mut whole, patch);
         if let Value::Object(fields) = whole {
@@ -95,6 +107,12 @@ impl Reply {
             {
                 put(name, &Value::Array(Vec::new()));
             }
+        }
+        if let Some((name, json)) = &self.written {
+            body.extend_from_slice(b",\"");
+            body.extend_from_slice(name.as_bytes());
+            body.extend_from_slice(b"\":");
+            body.extend_from_slice(json.as_bytes());
         }
         body.push(b'}');
         (body, message)

@@ -93,6 +93,63 @@ pub(crate) fn tag(corp_id: &str, change: &str, id: &str, kind: &str, now_ms: i64
     xml.end()
 }
 
+/// What happened to a group.
+#[derive(Debug)]
+pub(crate) enum ChatEvent<'a> {
+    Create,
+    Dismiss,
+    /// `change_owner`, `change_name`, `change_notice`.
+    Detail(&'static str),
+    /// `add_member`, `del_member`.
+    Members(MembersChange<'a>),
+}
+
+/// Who came or went, and the versions of the list before and after.
+#[derive(Debug)]
+pub(crate) struct MembersChange<'a> {
+    pub(crate) joined: bool,
+    /// JoinScene of those who came, QuitScene of those who went.
+    pub(crate) scene: i64,
+    pub(crate) ids: &'a [Arc<str>],
+    pub(crate) last: &'a str,
+    pub(crate) current: &'a str,
+}
+
+/// A `change_external_chat` event, in the shape of a captured one.
+pub(crate) fn chat(corp_id: &str, chat_id: &str, event: &ChatEvent<'_>, now_ms: i64) -> String {
+    let mut xml = Xml::event(corp_id, "sys", now_ms, "change_external_chat");
+    xml.text("ChatId", chat_id);
+    let change = match event {
+        ChatEvent::Create => "create",
+        ChatEvent::Dismiss => "dismiss",
+        ChatEvent::Detail(_) | ChatEvent::Members(_) => "update",
+    };
+    xml.text("ChangeType", change);
+    match event {
+        ChatEvent::Create | ChatEvent::Dismiss => {}
+        ChatEvent::Detail(detail) => xml.text("UpdateDetail", detail),
+        ChatEvent::Members(change) => {
+            let (detail, scene) = if change.joined {
+                ("add_member", "JoinScene")
+            } else {
+                ("del_member", "QuitScene")
+            };
+            xml.text("UpdateDetail", detail);
+            xml.number(scene, change.scene);
+            let count = i64::try_from(change.ids.len()).unwrap_or(i64::MAX);
+            xml.number("MemChangeCnt", count);
+            xml.0.push_str("<MemChangeList>");
+            for id in change.ids {
+                xml.text("Item", id);
+            }
+            xml.0.push_str("</MemChangeList>");
+            xml.text("LastMemVer", change.last);
+            xml.text("CurMemVer", change.current);
+        }
+    }
+    xml.end()
+}
+
 struct Xml(String);
 
 impl Xml {

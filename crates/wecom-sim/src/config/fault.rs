@@ -21,13 +21,17 @@ pub struct Fault {
     pub agent_id: Option<u32>,
     /// Only this caller address.
     pub ip: Option<IpAddr>,
-    /// Only calls that name this member (`userid`, `handover_userid`, `takeover_userid`, `touser`, `user`, `userid_list`).
+    /// Only calls that name this member (`userid`, `handover_userid`, `takeover_userid`, `new_owner`, `touser`, `user`,
+    /// `userid_list`).
     pub member: Option<String>,
-    /// Only calls that name this member as the taker of a transfer.
+    /// Only calls that name this member as the taker of a transfer, of customers or of groups.
     pub taker: Option<String>,
     /// Only calls that name this customer (`external_userid`). With `errcode` on a transfer only this
     /// customer's row gets the code, the call itself answers 0.
     pub customer: Option<String>,
+    /// Only calls that name this group (`chat_id`, `chat_id_list`). With `errcode` on a transfer of groups only
+    /// this group gets the code, the call itself answers 0.
+    pub chat: Option<String>,
     /// Before or after the call took effect.
     pub when: When,
     /// What happens.
@@ -55,6 +59,7 @@ impl Default for Fault {
             member: None,
             taker: None,
             customer: None,
+            chat: None,
             when: When::Before,
             act: Act::Errcode(-1),
             probability: 1.0,
@@ -128,6 +133,14 @@ impl Fault {
     pub fn customer(self, external_userid: impl Into<String>) -> Self {
         Self {
             customer: Some(external_userid.into()),
+            ..self
+        }
+    }
+
+    /// Only for this group.
+    pub fn chat(self, chat_id: impl Into<String>) -> Self {
+        Self {
+            chat: Some(chat_id.into()),
             ..self
         }
     }

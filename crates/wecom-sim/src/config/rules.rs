@@ -118,10 +118,14 @@ rules! {
         webhook_minute: u64 = 20,
         /// Wrong secrets per address.
         wrong_secret: WrongSecret = WrongSecret::default(),
-        /// Contact ways per corp → 41045.
+        /// Contact and join ways per corp, together → 41045.
         contact_ways: usize = 500_000,
         /// Members per contact way → 41041.
         members_per_way: usize = 100,
+        /// Groups per join way → 41091.
+        chats_per_way: usize = 5,
+        /// Visible members beyond which `groupchat/list` must name owners → 81017.
+        visible_owners: usize = 1_000,
         /// Corp tags per corp → 40126.
         corp_tags: usize = 10_000,
         /// Corp tags per customer and member → 40144. WeCom's number is not published.
@@ -220,6 +224,39 @@ rules! {
         half_confirm_ms: i64 = 1_000,
         /// `externalcontact/get` shows a removed follower for this long.
         read_lag_ms: i64 = 0,
+    }
+}
+
+rules! {
+    /// Customer groups. WeCom publishes none of the numbers about size, rooms and lag.
+    GroupRules {
+        /// Members of the corp included; from here on a join way lets nobody in.
+        scan_cap: usize = 200,
+        /// From here on nobody can be invited either.
+        hard_cap: usize = 500,
+        /// From the scan that found all groups full until the automatic room exists. Who scans meanwhile waits
+        /// for it.
+        room_delay_ms: i64 = 0,
+        /// An automatic room enters `chat_id_list` while that has room; otherwise only WeCom knows of it.
+        room_listed: bool = true,
+        /// `groupchat/get` is behind the events by a random part of this.
+        read_lag_ms: i64 = 3_000,
+        /// Groups of one person that change owner in a natural day. 0 lifts it.
+        moves_per_day: u64 = 300,
+        /// What the next one gets. WeCom names no code.
+        moves_per_day_code: i32 = 45_009,
+        /// Moves of one group of an owner in service in the window. 0 lifts it.
+        max_moves: usize = 2,
+        /// The window in natural days.
+        window_days: i64 = 90,
+        /// What one more gets. WeCom names no code.
+        max_moves_code: i32 = 40_128,
+        /// How long a group of an owner who left is being inherited (status 2).
+        inherit_ms: i64 = 60_000,
+        /// Share of accepted moves after which the owner is who he was.
+        move_ignored_rate: f64 = 0.0,
+        /// A change of owner by API raises `change_owner`. WeCom does not say.
+        move_events: bool = false,
     }
 }
 

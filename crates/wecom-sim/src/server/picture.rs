@@ -1,4 +1,4 @@
-//! Pictures of contact ways: what a page shows and a customer scans. The code in it names the way and leads nowhere.
+//! Pictures of contact and join ways: what a page shows and a customer scans. The code in it names the way and leads nowhere.
 
 use axum::body::Body;
 use hyper::header::{CONTENT_TYPE, HeaderValue};

@@ -1,4 +1,4 @@
-//! One company: its apps, members, customers, contact ways, tags and counters.
+//! One company: its apps, members, customers, contact ways, groups, tags and counters.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use crate::sync::{Lock, Shards, Slot};
 use super::World;
 use super::app::App;
 use super::customer::{Code, Customer};
+use super::groups::Groups;
 use super::member::Member;
 use super::stats::{ApiStat, Gettoken, api_stats};
 use super::tags::{Tag, TagBook, TagGroup};
@@ -33,6 +34,7 @@ pub(crate) struct Corp {
     pub(crate) way_states: Lock<HashMap<String, Arc<str>>>,
     /// config_id by rank, with the time of making.
     pub(crate) way_order: Lock<BTreeMap<u64, (i64, Arc<str>)>>,
+    pub(crate) groups: Groups,
     pub(crate) tags: Lock<TagBook>,
     pub(crate) pairs: Shards<Pair, Vec<Arc<Attempt>>>,
     pub(crate) codes: Shards<Arc<str>, Code>,
@@ -80,6 +82,7 @@ impl Corp {
             ways: Shards::default(),
             way_states: Lock::default(),
             way_order: Lock::default(),
+            groups: Groups::default(),
             tags: Lock::default(),
             pairs: Shards::default(),
             codes: Shards::default(),
@@ -243,6 +246,7 @@ impl Corp {
             welcomes_repeated: load(&self.totals.welcomes_repeated),
             messages_duplicate: load(&self.totals.messages_duplicate),
             webhook_messages: load(&self.totals.webhook_messages),
+            groups: self.groups.counters(),
             ..CorpCounters::default()
         };
         for api in Api::all() {
@@ -347,6 +351,8 @@ impl Corp {
                 state.contact_ways.push(way.shown(None));
             }
         }
+        state.groups = self.groups.state(true);
+        state.join_ways = self.groups.ways_state();
         let book = self.tags.lock();
         state.tag_groups = book
             .groups

@@ -24,6 +24,8 @@ pub(crate) struct Customer {
     /// Members who gave him away once: getting him back raises no add event.
     pub(crate) given_away_by: HashSet<Arc<str>>,
     pub(crate) script: Option<CustomerScript>,
+    /// The groups he is in.
+    pub(crate) groups: Vec<Arc<str>>,
 }
 
 /// A relation between a customer and a member.
@@ -87,6 +89,18 @@ impl Follow {
 }
 
 impl Customer {
+    /// Somebody meets him: what is said of him, or was known, or a made-up name.
+    pub(crate) fn introduce(&mut self, id: &str, name: Option<&str>, unionid: Option<&str>) {
+        if let Some(name) = name {
+            name.clone_into(&mut self.name);
+        } else if self.name.is_empty() {
+            self.name = format!("Customer {}", id.chars().rev().take(4).collect::<String>());
+        }
+        if let Some(unionid) = unionid {
+            self.unionid = Some(unionid.to_owned());
+        }
+    }
+
     /// The relation with this member that APIs accept.
     pub(crate) fn follow(&self, member_key: &str) -> Option<&Follow> {
         self.follows
@@ -130,6 +144,7 @@ impl Customer {
             follows: self.follows.iter().map(Follow::state).collect(),
             transfers_accepted: self.transfers_accepted,
             in_transfer: self.running().is_some(),
+            groups: self.groups.iter().map(|id| id.to_string()).collect(),
         }
     }
 }

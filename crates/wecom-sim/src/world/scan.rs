@@ -10,7 +10,7 @@ use crate::random::{For, Random};
 
 use super::World;
 use super::corp::Corp;
-use super::customer::{Customer, Follow};
+use super::customer::Follow;
 use super::member::Member;
 
 /// A customer scanned a QR code (api.md 2.3).
@@ -225,7 +225,7 @@ impl World {
         let now_ms = self.now_ms();
         let mut part = corp.customers.part(&**customer_id);
         let customer = part.entry(Arc::clone(customer_id)).or_default();
-        name(customer, plan, customer_id);
+        customer.introduce(customer_id, plan.name.as_deref(), plan.unionid.as_deref());
         let known = customer
             .follows
             .iter()
@@ -323,16 +323,5 @@ impl World {
         let codes = self.welcome_codes(corp, member, customer_id, &welcome, self.now_ms());
         let event = Event::new("add_external_contact", member, customer_id);
         self.emit_contact(corp, event.state(state.as_deref()).welcome(codes));
-    }
-}
-
-fn name(customer: &mut Customer, plan: &Plan, id: &str) {
-    if let Some(name) = &plan.name {
-        customer.name.clone_from(name);
-    } else if customer.name.is_empty() {
-        customer.name = format!("Customer {}", id.chars().rev().take(4).collect::<String>());
-    }
-    if plan.unionid.is_some() {
-        customer.unionid.clone_from(&plan.unionid);
     }
 }

@@ -11,7 +11,7 @@ use wecom_sim::{Act, Fault, ScanRequest};
 
 use crate::harness::{AGENT, CORP, Client, DAY, SECRET, config, with_gateway};
 
-fn library(client: &Client) -> Library {
+pub(crate) fn library(client: &Client) -> Library {
     let app = App {
         corp_id: CORP.to_owned(),
         agent_id: i64::from(AGENT),

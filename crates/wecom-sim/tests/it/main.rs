@@ -10,6 +10,7 @@ mod contact;
 mod contact_way;
 mod faults;
 mod faults_scripted;
+mod groups;
 mod harness;
 mod library;
 mod message;

@@ -56,10 +56,41 @@ pub struct CorpCounters {
     pub messages_duplicate: u64,
     /// Webhook messages delivered.
     pub webhook_messages: u64,
-    /// Customers known.
+    /// What is counted of customer groups.
+    pub groups: GroupCounters,
+    /// Customers known, and people who are only in groups.
     pub customers: u64,
     /// Relations that exist.
     pub relations: u64,
+}
+
+/// Customer groups of one corp.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupCounters {
+    /// Groups that exist.
+    pub groups: u64,
+    /// Groups that were dismissed.
+    pub dismissed: u64,
+    /// Groups that join ways opened.
+    pub rooms_opened: u64,
+    /// Join ways that exist.
+    pub join_ways: u64,
+    /// Places that people from outside have now.
+    pub people: u64,
+    /// The largest group now, members of the corp included.
+    pub largest: u64,
+    /// Came by a join way.
+    pub scanned_in: u64,
+    /// Came past it, at the making of a group included.
+    pub invited: u64,
+    /// Scans of a join way that were refused: full.
+    pub refused_full: u64,
+    /// Left, or were removed.
+    pub left: u64,
+    /// Moves to another owner that were accepted.
+    pub moves_accepted: u64,
+    /// Of these, without an effect (`groups.move_ignored_rate`).
+    pub moves_ignored: u64,
 }
 
 /// Counters of one API of one corp.

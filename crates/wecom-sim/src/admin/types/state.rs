@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::GroupState;
+
 /// What the simulator holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StateDump {
@@ -24,6 +26,10 @@ pub struct CorpState {
     pub transfers: Vec<TransferState>,
     /// Contact ways.
     pub contact_ways: Vec<serde_json::Value>,
+    /// Customer groups with their members.
+    pub groups: Vec<GroupState>,
+    /// Join ways.
+    pub join_ways: Vec<serde_json::Value>,
     /// Tag groups.
     pub tag_groups: Vec<serde_json::Value>,
 }
@@ -52,6 +58,8 @@ pub struct CustomerState {
     pub transfers_accepted: u32,
     /// One is running.
     pub in_transfer: bool,
+    /// The groups he is in.
+    pub groups: Vec<String>,
 }
 
 /// A relation.
