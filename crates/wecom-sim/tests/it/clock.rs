@@ -74,6 +74,8 @@ async fn real_time_with_a_speed() {
     let mut config = config();
     config.clock.mode = ClockMode::Real;
     config.clock.speed = 1_000_000.0;
+    // Two hours pass in 7 ms, which a busy machine takes for one call.
+    config.tokens.life_s = 1_000_000_000;
     config.limits.enabled = false;
     let client = Client::start(config).await;
     client.befriend("mA", "wm1");
