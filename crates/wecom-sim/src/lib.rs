@@ -2,7 +2,7 @@
 //!
 //! It serves the server API under `/cgi-bin/` with WeCom's quotas, error codes and delayed effects, sends
 //! sealed callbacks to your callback URLs, misbehaves on request, and afterwards says whether the caller
-//! behaved: `GET /sim/check`. An admin API under `/sim/` plays the people (customers scan, members leave)
+//! behaved: `GET /sim/check`. An admin API under `/sim/` plays the people (customers scan, groups fill, members leave)
 //! and moves the clock; [`SimHandle`] has the same as methods.
 //!
 //! ```
