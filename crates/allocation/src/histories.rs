@@ -6,10 +6,10 @@ use uuid::Uuid;
 
 use crate::model::Corp;
 use crate::{
-    Adjustment, AllocationId, ChannelId, Closing, Confirmation, Limits, LogEntry, MemberId,
-    OfferRule, Op, Plan, PoolConfig, PoolId, PresenceChange, Reason, Reassignment, Request,
-    RequestId, Response, SetMember, SetSkills, SetSlots, Settlement, SettlementOutcome, Skill,
-    SlotId, Step, Strategy, SubjectKey, Visit, Weight,
+    Adjustment, AllocationId, ChannelId, Closing, Confirmation, GivenBefore, Limits, LogEntry,
+    MemberId, OfferRule, Op, Plan, PoolConfig, PoolId, PresenceChange, Reason, Reassignment,
+    Request, RequestId, Response, SetMember, SetSkills, SetSlots, Settlement, SettlementOutcome,
+    Skill, SlotId, Step, Strategy, SubjectKey, Visit, Weight,
 };
 
 pub(crate) const BEGIN_MS: u64 = 1_792_000_000_000;
@@ -271,6 +271,10 @@ impl History {
                     limits: Self::random_limits(random),
                     day_end_ms: None,
                     blocked,
+                    given: random.one_in(3).then(|| GivenBefore {
+                        in_hour: random.below(3) as u32,
+                        on_day: 2 + random.below(3) as u32,
+                    }),
                 })
             }
             (14, _) if random.one_in(6) => {

@@ -34,8 +34,8 @@ pub use limits::Limits;
 pub use log::LogEntry;
 pub use offer::{MovedOn, OfferRule, Reclaimed, Responded, Response};
 pub use op::{
-    Adjustment, Assignment, Closing, Op, PresenceChange, Reassignment, Request, SetMember,
-    SetSkills, Settlement, SettlementOutcome,
+    Adjustment, Assignment, Closing, GivenBefore, Op, PresenceChange, Reassignment, Request,
+    SetMember, SetSkills, Settlement, SettlementOutcome,
 };
 pub use outcome::{
     Adjusted, Answer, Closed, Decision, MemberChange, Outcome, PoolChange, Reassigned, Settled,

@@ -95,6 +95,15 @@ pub struct SetMember {
     pub day_end_ms: Option<u64>,
     /// Gets nothing while it is set.
     pub blocked: Option<Reason>,
+    /// Taken where nothing was counted so far, because nothing was limited by time.
+    pub given: Option<GivenBefore>,
+}
+
+/// What a member was given before somebody counted it, in the hour and on the day that it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GivenBefore {
+    pub in_hour: u32,
+    pub on_day: u32,
 }
 
 impl SetMember {
@@ -108,11 +117,15 @@ impl SetMember {
             },
             day_end_ms: None,
             blocked,
+            given: None,
         }
     }
 
     pub(crate) fn is_by_time(&self) -> bool {
-        self.limits.per_hour.is_some() || self.limits.per_day.is_some() || self.day_end_ms.is_some()
+        self.limits.per_hour.is_some()
+            || self.limits.per_day.is_some()
+            || self.day_end_ms.is_some()
+            || self.given.is_some()
     }
 }
 
@@ -216,6 +229,7 @@ impl Op {
             Op::Settle(_) => "settle.2",
             Op::Reassign(_) => "reassign.1",
             Op::Presence(_) => "presence.1",
+            Op::SetMember(change) if change.given.is_some() => "set_member.3",
             Op::SetMember(change) if change.is_by_time() => "set_member.2",
             Op::SetMember(_) => "set_member.1",
             Op::SetPool(pool) if pool.is_more() => "set_pool.2",
@@ -288,6 +302,9 @@ impl Op {
                         optional(change.day_end_ms.as_ref()),
                     ]);
                 }
+                if let Some(given) = change.given {
+                    args.extend([given.in_hour.to_string(), given.on_day.to_string()]);
+                }
                 args
             }
             Op::SetPool(config) => {
@@ -350,13 +367,19 @@ impl Op {
                     lease_until_ms: fields.parse()?,
                 })
             })?),
-            "set_member.1" | "set_member.2" => {
+            "set_member.1" | "set_member.2" | "set_member.3" => {
                 let (member, cap) = (fields.parse()?, fields.optional()?);
                 let mut change = SetMember::capped(member, cap, fields.optional()?);
-                if name == "set_member.2" {
+                if name != "set_member.1" {
                     change.limits.per_hour = fields.optional()?;
                     change.limits.per_day = fields.optional()?;
                     change.day_end_ms = fields.optional()?;
+                }
+                if name == "set_member.3" {
+                    change.given = Some(GivenBefore {
+                        in_hour: fields.parse()?,
+                        on_day: fields.parse()?,
+                    });
                 }
                 Op::SetMember(change)
             }

@@ -288,7 +288,7 @@ async fn tell_member_at(
     while let Some(now) = known {
         corp.names.spell(member, &now.userid);
         let at_ms = now_ms.unwrap_or_else(|| app.now_ms());
-        let change = limits::change(app, corp, &now, at_ms).await?;
+        let change = limits::change_of_limits(app, corp, &now, at_ms).await?;
         corp.roster.set_member(change, &payload(), now_ms).await?;
         tell_skills(corp, &now, now_ms).await?;
         corp.log_grew.notify_one();

@@ -1,6 +1,7 @@
 //! Who got whom: reading. The log writer makes them, and ends them.
 
 mod about;
+mod given;
 mod list;
 mod owners;
 mod responses;
@@ -18,6 +19,7 @@ use crate::log_write::column;
 use crate::row::Columns;
 use crate::times::at;
 
+pub use given::Counted;
 pub use list::AllocationFilter;
 pub use responses::ResponseTimes;
 pub use standing::Standing;

@@ -44,8 +44,8 @@ mod transfers;
 mod visits;
 
 pub use allocations::{
-    Allocation, AllocationFilter, AllocationState, Allocations, Place, ResponseTimes, Standing,
-    Unsettled, UnsettledPage,
+    Allocation, AllocationFilter, AllocationState, Allocations, Counted, Place, ResponseTimes,
+    Standing, Unsettled, UnsettledPage,
 };
 pub use api_keys::{ApiKey, ApiKeys, Role};
 pub use audit::{Audit, AuditFilter, AuditRecord, Trail};

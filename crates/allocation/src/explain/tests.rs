@@ -51,6 +51,7 @@ fn member_is(limits: Limits, blocked: Option<&str>) -> Op {
         limits,
         day_end_ms: None,
         blocked: blocked.map(|reason| Reason::new(reason).unwrap()),
+        given: None,
     })
 }
 

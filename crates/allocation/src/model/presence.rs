@@ -24,6 +24,7 @@ impl Call<'_> {
         self.create(&change.member);
         let now_ms = self.now_ms;
         let before = self.corp.member(&change.member).clone();
+        let is_counted = before.windows.is_some();
         self.change(&change.member, |member| {
             member.roll(now_ms);
             member.cap = change.limits.at_a_time;
@@ -31,6 +32,9 @@ impl Call<'_> {
             if change.is_by_time() || member.windows.is_some() {
                 member.tell_day_end(change.day_end_ms, now_ms);
                 let windows = member.windows_mut(now_ms);
+                if let (Some(given), false) = (change.given, is_counted) {
+                    (windows.hour_n, windows.day_n) = (given.in_hour, given.on_day);
+                }
                 windows.per_hour = change.limits.per_hour;
                 windows.per_day = change.limits.per_day;
             }

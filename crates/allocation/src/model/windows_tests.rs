@@ -131,6 +131,7 @@ impl Desk {
                 limits: *limits,
                 day_end_ms: Some(day_end(T0, *offset)),
                 blocked: None,
+                given: None,
             };
             desk.corp.apply(&Op::SetMember(change), T0);
         }

@@ -63,6 +63,7 @@ impl Alone {
             limits,
             day_end_ms,
             blocked: None,
+            given: None,
         };
         self.corp.apply(&Op::SetMember(change), now_ms);
     }

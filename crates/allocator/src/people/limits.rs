@@ -3,13 +3,16 @@
 //! A day is one of the clocks where he is, and how long it lasts is for zone data to say, which Redis has not. There a day
 //! lasts 24 hours until another end is told, so something is told only where clocks are changed, or a limit or zone.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
-use allocation::{Limits, SetMember, model::MemberView};
-use ledger::Member;
+use allocation::{GivenBefore, Limits, MemberId, SetMember, model::MemberView};
+use ledger::{Counted, Member};
 
 use super::hours::{self, Everybody, Zone, next_local_midnight};
 use crate::app::{App, CorpApp};
+
+const HOUR_MS: u64 = 60 * 60 * 1_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// When days end, at one moment.
 pub(super) struct Days {
@@ -56,7 +59,22 @@ impl Days {
             limits: member.limits(),
             day_end_ms: self.end(member),
             blocked: member.blocked.clone(),
+            given: None,
         }
+    }
+
+    /// From when on he is counted; None: he is not.
+    fn counted(&self, member: &Member) -> Option<Counted> {
+        let is_counted = member.per_hour.is_some() || member.per_day.is_some();
+        let next_midnight = || (self.now_ms / DAY_MS + 1) * DAY_MS;
+        let day_end_ms = self.end(member).unwrap_or_else(next_midnight);
+        // As the rules count: a day has 24 hours, counted back from its end.
+        let hours_left = (day_end_ms.saturating_sub(self.now_ms + 1)) / HOUR_MS;
+        is_counted.then(|| Counted {
+            member: member.member.clone(),
+            hour_ms: day_end_ms - (hours_left + 1) * HOUR_MS,
+            day_ms: day_end_ms - DAY_MS,
+        })
     }
 
     /// Whether Redis must be told of him. A day that ended since the last operation about him is over there too.
@@ -78,7 +96,7 @@ impl Days {
     }
 }
 
-/// As Redis is told of a member.
+/// As Redis is told of a member whose limits are as they were.
 pub(crate) async fn change(
     app: &App,
     corp: &CorpApp,
@@ -89,12 +107,59 @@ pub(crate) async fn change(
     Ok(days.change(member))
 }
 
-/// As Redis is told of everybody.
+/// As Redis is told of a member who may have limits by now. What he was given before counts against them: it is looked up where
+/// Redis has not counted.
+pub(super) async fn change_of_limits(
+    app: &App,
+    corp: &CorpApp,
+    member: &Member,
+    now_ms: u64,
+) -> Result<SetMember, super::Error> {
+    let days = Days::of(app, corp, std::slice::from_ref(member), now_ms).await?;
+    let mut change = days.change(member);
+    if let Some(counted) = days.counted(member) {
+        let id = std::slice::from_ref(&member.member);
+        let view = corp.roster.members(id).await?.pop();
+        if view.is_none_or(|view| view.given.is_none()) {
+            let given = given(app, corp, vec![counted]).await?;
+            change.given = given.into_iter().next().map(|(_, given)| given);
+        }
+    }
+    Ok(change)
+}
+
+async fn given(
+    app: &App,
+    corp: &CorpApp,
+    counted: Vec<Counted>,
+) -> Result<Vec<(MemberId, GivenBefore)>, ledger::Error> {
+    if counted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let given = app.ledger.allocations().given(&corp.id, &counted).await?;
+    let given = given
+        .into_iter()
+        .map(|(in_hour, on_day)| GivenBefore { in_hour, on_day });
+    Ok(counted
+        .into_iter()
+        .map(|one| one.member)
+        .zip(given)
+        .collect())
+}
+
+/// As a state that is made of rows is told of everybody.
 pub(crate) async fn changes(
     app: &App,
     corp: &CorpApp,
     members: &[Member],
 ) -> Result<Vec<SetMember>, ledger::Error> {
     let days = Days::of(app, corp, members, app.now_ms()).await?;
-    Ok(members.iter().map(|member| days.change(member)).collect())
+    let counted = members.iter().filter_map(|member| days.counted(member));
+    let given = given(app, corp, counted.collect()).await?;
+    let given: HashMap<MemberId, GivenBefore> = given.into_iter().collect();
+    let change = |member: &Member| SetMember {
+        given: given.get(&member.member).copied(),
+        ..days.change(member)
+    };
+    Ok(members.iter().map(change).collect())
 }

@@ -91,6 +91,40 @@ async fn world(limits: serde_json::Value) -> (World, Console) {
     (world, console)
 }
 
+/// Who gets a limit in the middle of the day has had some already, and taking it off for a moment gives him nothing.
+#[tokio::test]
+async fn what_was_given_before_there_was_a_limit_counts() {
+    let (world, console) = world(json!({})).await;
+    console.on(&["mA"]).await;
+    for n in 0..3 {
+        assert_eq!(
+            console.ask("p1", &format!("wmC{n}")).await["decision"],
+            "assigned"
+        );
+    }
+    world.written().await;
+    let counts = async |limits| {
+        let put = console.put("/members/mA", limits).await.ok();
+        let given = &put["state"]["given"];
+        (given["in_hour"].clone(), given["on_day"].clone())
+    };
+    let three = (json!(3), json!(3));
+    assert_eq!(counts(json!({"per_day": 4})).await, three);
+    assert_eq!(console.ask("p1", "wmC3").await["decision"], "assigned");
+    assert_eq!(console.ask("p1", "wmC4").await["decision"], "waiting");
+    world.written().await;
+    counts(json!({})).await;
+    world.written().await;
+    let five = (json!(5), json!(5));
+    assert_eq!(
+        counts(json!({"per_hour": 5})).await,
+        five,
+        "who waited came to him"
+    );
+    assert_eq!(console.ask("p1", "wmC5").await["decision"], "waiting");
+    world.check().await;
+}
+
 /// Case 82: ten on a day in Shanghai, where members without a schedule are; this process' clock is UTC's.
 #[tokio::test]
 async fn a_day_ends_at_midnight_in_shanghai_and_not_at_eight() {

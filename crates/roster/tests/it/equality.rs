@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use allocation::model::Corp;
 use allocation::{
-    Adjustment, Assignment, ChannelId, Closing, Confirmation, Limits, OfferRule, Plan, PoolConfig,
-    Reassignment, RequestId, Response, SetSkills, SetSlots, Settlement, Skill, SlotId,
+    Adjustment, Assignment, ChannelId, Closing, Confirmation, GivenBefore, Limits, OfferRule, Plan,
+    PoolConfig, Reassignment, RequestId, Response, SetSkills, SetSlots, Settlement, Skill, SlotId,
     Step as PlanStep, Visit,
 };
 use allocation::{
@@ -227,6 +227,7 @@ fn step() -> impl Strategy<Value = Step> {
         limits(0.5),
         0..6u8,
         proptest::option::weighted(0.3, select(vec![1, HOUR / 2, 7 * HOUR, 24 * HOUR])),
+        proptest::option::weighted(0.3, (0..3u32, 2..6u32)),
     );
     prop_oneof![
         12 => vec(request_step(), 0..6).prop_map(|requests| Step::Op(Op::Decide(requests))),
@@ -239,9 +240,10 @@ fn step() -> impl Strategy<Value = Step> {
             });
             Step::Op(Op::Presence(changes.collect()))
         }),
-        4 => set_member.prop_map(|(who, limits, blocked, day_end)| Step::SetMember(
+        4 => set_member.prop_map(|(who, limits, blocked, day_end, given)| Step::SetMember(
             SetMember {
                 limits,
+                given: given.map(|(in_hour, on_day)| GivenBefore { in_hour, on_day }),
                 ..SetMember::capped(
                     member(MEMBERS[who]),
                     None,

@@ -36,6 +36,7 @@ impl Twin {
             limits,
             day_end_ms: Some(day_end_ms),
             blocked: None,
+            given: None,
         };
         match self.apply(Op::SetMember(change)).await.answer {
             Answer::Member(change) => change,
@@ -105,6 +106,7 @@ async fn of_fifty_at_once_one_gets_the_last_place() {
             limits: of_all,
             day_end_ms: Some(T0 + HOUR / 2),
             blocked: None,
+            given: None,
         };
         redis.set_member(change, "", Some(T0)).await.unwrap();
         let config = limited("g", 1, &[("ma", "1", of_pool)]);
