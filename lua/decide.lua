@@ -13,7 +13,8 @@
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  one open allocation for each pool and subject; nobody is picked who is full, away or blocked; a subject
 --          never overtakes one that waits in its pool.
--- Cost     O(requests * (classes + log members)); of one that needs skills O(members who have them)
+-- Cost     O(requests * (classes + log members)); of one that needs skills O(members who have them), of one that avoids
+--          members O(they * log members)
 
 -- Most requests are plain: a new subject, somebody free in its pool, and he stays free. Those are decided in the loop
 -- at the end, without the machinery of roster_state.lua, which costs more than the decision. The first request that is

@@ -21,11 +21,14 @@ local function hide(p, left_out)
   return hidden
 end
 
-local function show(hidden)
+-- Nobody comes by it who was not there before: whom nobody of the pool could serve, nobody can serve now.
+local function show(p, hidden)
+  local barren = p.barren
   for i = 1, #hidden do
     enter(hidden[i][1], hidden[i][2])
     hidden[i][2].hidden = nil
   end
+  p.barren = barren
 end
 
 -- Chooses a member of the pool who is none of these, and charges him.
@@ -34,6 +37,6 @@ local function pick_without(pool_id, left_out)
   if not p then return nil end
   local hidden = hide(p, left_out)
   local m = pick(p)
-  show(hidden)
+  show(p, hidden)
   return m
 end

@@ -1,8 +1,9 @@
 -- roster_route: serving an allocation by its plan; put into roster_state.lua in the place of the line
 -- "include roster_route.lua". model/route.rs says how. Behind a pool in arguments stands 0x1c and the plan:
 --
---   after how long a person must decide or "", 0x1d, members who are preferred joined by 0x1a; then for each step 0x1c,
---   pool, 0x1d, after how long, 0x1d, skills that are needed joined by 0x1a
+--   after how long a person must decide or "", 0x1d, members who are preferred joined by 0x1a; if members are avoided 0x1d
+--   and they, joined by 0x1a; then for each step 0x1c, pool, 0x1d, after how long, 0x1d, skills that are needed joined by
+--   0x1a
 --
 -- An open record with a plan has a field for it, before that of an offer: 'p', when it was asked, 0x1d, in the queues of how
 -- many steps it stands, 0x1d, pool of its member or "" for the one that was asked, 0x1c, plan.
@@ -12,16 +13,20 @@
 --   patience     zset  subject, 0x1f, pool -> when the plan of one who waits goes on
 
 local function parse_plan(text)
-  local plan = { text = text, prefer = {}, steps = {} }
-  local person, prefer, rest = string.match(text, '^([^\29]*)\29([^\28]*)\28(.*)$')
+  local plan = { text = text, prefer = {}, avoid = {}, steps = {} }
+  local head, rest = string.match(text, '^([^\28]*)\28(.*)$')
+  local person, prefer, avoid = string.match(head, '^([^\29]*)\29([^\29]*)\29?(.*)$')
   plan.person = person ~= '' and tonumber(person) or nil
   for id in string.gmatch(prefer, '[^\26]+') do plan.prefer[#plan.prefer + 1] = id end
+  for id in string.gmatch(avoid, '[^\26]+') do plan.avoid[#plan.avoid + 1] = id end
   for step in string.gmatch(rest, '[^\28]+') do
     local s = { skills = {} }
     local after
     s.pool, after, s.needs = string.match(step, '^([^\29]*)\29([^\29]*)\29(.*)$')
     s.after = tonumber(after)
     for skill in string.gmatch(s.needs, '[^\26]+') do s.skills[#s.skills + 1] = skill end
+    -- As the name of a queue it says whom they avoid, too.
+    if avoid ~= '' then s.needs = s.needs .. '\27' .. avoid end
     plan.steps[#plan.steps + 1] = s
   end
   return plan
@@ -199,7 +204,13 @@ local function serve(e, left_out, may)
     if p and may(p) then return pick(p) end
     return nil
   end
-  local steps, due = e.plan.steps, steps_due(e)
+  local steps, due, out = e.plan.steps, steps_due(e), {}
+  if #e.plan.avoid > 0 then
+    local all = {}
+    for i = 1, #left_out do all[i] = left_out[i] end
+    for i = 1, #e.plan.avoid do all[#all + 1] = e.plan.avoid[i] end
+    left_out = all
+  end
   local function try(s, named)
     local p = pool(s.pool)
     if not p or p.v[SUM] == 0 or not may(p) then return nil end
@@ -211,11 +222,10 @@ local function serve(e, left_out, may)
     else
       m = pick_able(p, skill_keys(s.skills))
     end
-    show(hidden)
+    show(p, hidden)
     if m then e.source = s.pool ~= e.pool and s.pool or '' end
     return m
   end
-  local out = {}
   for i = 1, #left_out do out[left_out[i]] = true end
   for i = 1, #e.plan.prefer do
     local id = e.plan.prefer[i]

@@ -2,7 +2,8 @@
 -- model/waiting.rs says what queues there are.
 --
 --   waiting:<p>             zset  subject -> turn; behind the subject of another pool 0x1f and that pool
---   waiting:<p>\31<needs>   zset  the same, of those who need skills, joined by 0x1a
+--   waiting:<p>\31<needs>   zset  the same, of those who need skills, joined by 0x1a, or avoid members: 0x1b and they, joined
+--                                 by 0x1a
 --   queues:<p>              zset  needs of which there is a queue -> 0
 --   drip:<p>                text  how slowly those who waited are handed out, until when nobody is; only where a pool
 --                                 wants that

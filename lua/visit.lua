@@ -11,7 +11,7 @@
 --          "AGAIN" allocation member slot until | "MET" allocation member "" "" | "NO_POOL" and four ""
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  a visitor who comes again keeps what he has; a slot is lent to one hold at a time, and rests in between.
--- Cost     O(visits * (classes + log members + log slots))
+-- Cost     O(visits * (classes + log members + log slots)); of one that avoids members O(they * log members)
 
 -- include roster_state.lua
 

@@ -221,6 +221,8 @@ struct UnderWay {
     preferred: bool,
     how: How,
     left_out: Vec<MemberId>,
+    /// By the plan.
+    avoid: Vec<MemberId>,
     now_ms: u64,
     behind: usize,
     candidates: Vec<Candidate>,
@@ -236,9 +238,10 @@ impl Watcher for Witness<'_> {
             preferred: false,
             how: turn.how.clone(),
             left_out: turn.left_out.to_vec(),
+            avoid: Vec::new(),
             now_ms: turn.now_ms,
             behind: corp.n_waiting(turn.pool),
-            candidates: corp.candidates(turn.pool, turn.left_out, &[], turn.now_ms),
+            candidates: corp.candidates(turn.pool, turn.left_out, &[], &[], turn.now_ms),
             choice: None,
         });
     }
@@ -253,6 +256,7 @@ impl Watcher for Witness<'_> {
 
     fn follows(&mut self, corp: &Corp, plan: &Plan) {
         if let (Some(under_way), Some(first)) = (&mut self.under_way, plan.steps().first()) {
+            under_way.avoid = plan.avoid().to_vec();
             under_way.look(corp, &first.pool, &first.needs);
         }
     }
@@ -330,7 +334,7 @@ fn considered(under_way: &UnderWay, after: &Corp) -> Vec<Considered> {
     let can_be_picked = |one: &&Candidate| one.filter.is_none();
     let free = under_way.candidates.iter().filter(can_be_picked);
     let sum: f64 = free.map(|one| one.weight.as_f64()).sum();
-    let afterwards = after.candidates(&under_way.source, &[], &[], under_way.now_ms);
+    let afterwards = after.candidates(&under_way.source, &[], &[], &[], under_way.now_ms);
     let credit_after = |member: &MemberId| {
         let at = afterwards.binary_search_by(|one| one.member.cmp(member));
         at.ok().and_then(|at| afterwards[at].credit)
@@ -376,7 +380,7 @@ impl How {
 impl UnderWay {
     /// At the members of this pool, and whether they can do this.
     fn look(&mut self, corp: &Corp, pool: &PoolId, needs: &[Skill]) {
-        self.candidates = corp.candidates(pool, &self.left_out, needs, self.now_ms);
+        self.candidates = corp.candidates(pool, &self.left_out, &self.avoid, needs, self.now_ms);
         self.source = pool.clone();
         self.needs = needs.to_vec();
     }

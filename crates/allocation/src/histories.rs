@@ -232,7 +232,9 @@ impl History {
             (0..=4, _) => Op::Decide(self.requests(random)),
             (5..=6, _) => {
                 self.made += 1;
-                Op::Visit(vec![visit(self.made, &pool(of))])
+                let mut visit = visit(self.made, &pool(of));
+                visit.plan = Self::random_plan(random);
+                Op::Visit(vec![visit])
             }
             (7, Some(some)) => Op::Confirm(vec![self.confirmation(random, some.subject, of)]),
             (8..=9, Some(some)) => Op::Close(vec![closing(some.subject)]),
@@ -328,7 +330,9 @@ impl History {
         }
         let prefer = random.one_in(2).then(|| member(random.below(6)));
         let person = random.one_in(4).then_some(10 * MINUTE_MS);
-        Plan::new(prefer.into_iter().collect(), steps, person).ok()
+        let plan = Plan::new(prefer.into_iter().collect(), steps, person).ok()?;
+        let avoid = (0..random.below(3)).map(|_| member(random.below(6)));
+        plan.avoiding(avoid.collect()).ok()
     }
 
     fn requests(&mut self, random: &mut Random) -> Vec<Request> {

@@ -41,7 +41,9 @@ pub use outcome::{
     Adjusted, Answer, Closed, Decision, MemberChange, Outcome, PoolChange, Reassigned, Settled,
     Woken, WokenHold,
 };
-pub use plan::{Advanced, AdvancedTo, MAX_NEEDS, MAX_PREFERRED, MAX_STEPS, Plan, Step};
+pub use plan::{
+    Advanced, AdvancedTo, MAX_AVOIDED, MAX_NEEDS, MAX_PREFERRED, MAX_STEPS, Plan, Step,
+};
 pub use pool::{PoolConfig, Strategy};
 pub use visit::{Confirmation, Confirmed, Expired, Match, SetSlots, SlotsChange, Visit, Visited};
 pub use weight::Weight;

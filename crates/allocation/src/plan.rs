@@ -1,5 +1,5 @@
-//! How a subject is served where a pool alone does not say it: whom it had before, what a member must be able to do, where
-//! it may go beside its pool and after how long; with its text form.
+//! How a subject is served where a pool alone does not say it: whom it had before, who is no use to it, what a member must
+//! be able to do, where it may go beside its pool and after how long; with its text form.
 
 use crate::error::Error;
 use crate::id::{AllocationId, MemberId, PoolId, Skill, SubjectKey};
@@ -11,6 +11,8 @@ pub const MAX_STEPS: usize = 8;
 pub const MAX_NEEDS: usize = 8;
 /// Members whom one plan prefers.
 pub const MAX_PREFERRED: usize = 4;
+/// Members whom one plan avoids: each is taken out of a pool and put back for every pick.
+pub const MAX_AVOIDED: usize = 256;
 
 /// Between steps. None of these can be part of an id.
 const STEP: char = '\u{1c}';
@@ -18,6 +20,8 @@ const STEP: char = '\u{1c}';
 const PART: char = '\u{1d}';
 /// Between the items of a list.
 const ITEM: char = '\u{1a}';
+/// In the name of a queue, between what is needed and who is avoided.
+const AVOID: char = '\u{1b}';
 
 /// Where a subject may find a member from some time on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +38,8 @@ pub struct Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     prefer: Vec<MemberId>,
+    /// In order, each once: plans that avoid the same have the same text.
+    avoid: Vec<MemberId>,
     steps: Vec<Step>,
     person_after_ms: Option<u64>,
 }
@@ -67,6 +73,7 @@ impl Plan {
         } else {
             return Ok(Self {
                 prefer,
+                avoid: Vec::new(),
                 steps,
                 person_after_ms,
             });
@@ -77,8 +84,26 @@ impl Plan {
         })
     }
 
+    /// These never get the subject, in none of the pools, as if they were away for the moment of each pick: by it they earn
+    /// nothing and lose nothing.
+    pub fn avoiding(self, mut avoid: Vec<MemberId>) -> Result<Self, Error> {
+        avoid.sort();
+        avoid.dedup();
+        if avoid.len() > MAX_AVOIDED {
+            return Err(Error::Text {
+                what: "plan",
+                problem: "too many members are avoided",
+            });
+        }
+        Ok(Self { avoid, ..self })
+    }
+
     pub fn prefer(&self) -> &[MemberId] {
         &self.prefer
+    }
+
+    pub fn avoid(&self) -> &[MemberId] {
+        &self.avoid
     }
 
     /// By their times.
@@ -98,6 +123,10 @@ impl Plan {
         }
         text.push(PART);
         push_list(&mut text, self.prefer.iter().map(MemberId::as_str));
+        if !self.avoid.is_empty() {
+            text.push(PART);
+            push_list(&mut text, self.avoid.iter().map(MemberId::as_str));
+        }
         for step in &self.steps {
             let (pool, after_ms) = (&step.pool, step.after_ms);
             text.push_str(&format!("{STEP}{pool}{PART}{after_ms}{PART}"));
@@ -111,7 +140,8 @@ impl Plan {
         let unreadable = || Error::unreadable("plan", text);
         let mut parts = text.split(STEP);
         let head = parts.next().and_then(|head| head.split_once(PART));
-        let (person, prefer) = head.ok_or_else(unreadable)?;
+        let (person, members) = head.ok_or_else(unreadable)?;
+        let (prefer, avoid) = members.split_once(PART).unwrap_or((members, ""));
         let mut steps = Vec::new();
         for step in parts {
             let mut fields = step.split(PART);
@@ -128,7 +158,18 @@ impl Plan {
         }
         let person_after_ms = (!person.is_empty()).then(|| person.parse());
         let person_after_ms = person_after_ms.transpose().map_err(|_| unreadable())?;
-        Self::new(list(prefer)?, steps, person_after_ms)
+        Self::new(list(prefer)?, steps, person_after_ms)?.avoiding(list(avoid)?)
+    }
+
+    /// The name of the queue of those who wait for this step: who may be served by the same members stands in the same one.
+    pub(crate) fn queue(&self, step: &Step) -> String {
+        let mut text = String::new();
+        push_list(&mut text, step.needs.iter().map(Skill::as_str));
+        if !self.avoid.is_empty() {
+            text.push(AVOID);
+            push_list(&mut text, self.avoid.iter().map(MemberId::as_str));
+        }
+        text
     }
 }
 
@@ -178,16 +219,12 @@ impl Advanced {
     }
 }
 
-/// The needs of a step as one text: the name of the queue of those who wait for them.
-pub(crate) fn needs_text(needs: &[Skill]) -> String {
-    let mut text = String::new();
-    push_list(&mut text, needs.iter().map(Skill::as_str));
-    text
-}
-
-/// Reads [`needs_text`].
-pub(crate) fn read_needs(text: &str) -> Result<Vec<Skill>, Error> {
-    list(text)
+/// Whether this can be the name of a queue.
+pub(crate) fn check_queue(text: &str) -> Result<(), Error> {
+    let (needs, avoid) = text.split_once(AVOID).unwrap_or((text, ""));
+    list::<Skill>(needs)?;
+    list::<MemberId>(avoid)?;
+    Ok(())
 }
 
 fn push_list<'a>(text: &mut String, items: impl Iterator<Item = &'a str>) {
@@ -243,11 +280,37 @@ mod tests {
         assert_eq!(Plan::parse(&plan.text()), Ok(plan.clone()));
         let bare = Plan::new(Vec::new(), vec![step("a", 0, &[])], None).unwrap();
         assert_eq!(Plan::parse(&bare.text()), Ok(bare.clone()));
+        assert_eq!(bare.text(), "\u{1d}\u{1c}a\u{1d}0\u{1d}");
         let pool = "a".parse().unwrap();
-        for plan in [None, Some(plan), Some(bare)] {
+        let avoid = |plan: &Plan| plan.clone().avoiding(members(&["mb", "ma", "mb"]));
+        let (choosy, both) = (avoid(&bare).unwrap(), avoid(&plan).unwrap());
+        assert_eq!(choosy.avoid(), members(&["ma", "mb"]));
+        assert_eq!(choosy.text(), "\u{1d}\u{1d}ma\u{1a}mb\u{1c}a\u{1d}0\u{1d}");
+        for plan in [None, Some(plan), Some(bare), Some(choosy), Some(both)] {
             let field = pool_field(&pool, plan.as_ref());
             assert_eq!(read_pool_field(&field), Ok((pool.clone(), plan)));
         }
+    }
+
+    fn members(names: &[&str]) -> Vec<MemberId> {
+        let names = names.iter();
+        names.map(|name| name.parse().unwrap()).collect()
+    }
+
+    /// Who avoids somebody must not hold up who does not, so they stand in different queues.
+    #[test]
+    fn a_queue_is_named_after_who_may_serve_it() {
+        let needs = step("a", 0, &["vip", "en"]);
+        let plan = Plan::new(Vec::new(), vec![needs, step("b", 5, &[])], None).unwrap();
+        let names = |plan: &Plan| -> Vec<String> {
+            let names = plan.steps().iter().map(|step| plan.queue(step));
+            names.inspect(|name| check_queue(name).unwrap()).collect()
+        };
+        assert_eq!(names(&plan), ["en\u{1a}vip", ""]);
+        let plan = plan.avoiding(members(&["mb", "ma"])).unwrap();
+        let avoid = "\u{1b}ma\u{1a}mb";
+        assert_eq!(names(&plan), [format!("en\u{1a}vip{avoid}"), avoid.into()]);
+        assert!(check_queue("en\u{1b}m\u{1d}").is_err());
     }
 
     #[test]
@@ -272,6 +335,16 @@ mod tests {
             let what = "plan";
             assert_eq!(plan(prefer, steps), Err(Error::Text { what, problem }));
         }
+        let many = (0..=MAX_AVOIDED).map(|i| format!("m{i}").parse().unwrap());
+        let problem = "too many members are avoided";
+        let plan = Plan::new(Vec::new(), vec![step("a", 0, &[])], None).unwrap();
+        assert_eq!(
+            plan.avoiding(many.collect()),
+            Err(Error::Text {
+                what: "plan",
+                problem
+            })
+        );
         assert!(Plan::parse("").is_err());
         assert!(Plan::parse("x\u{1d}\u{1c}a\u{1d}0\u{1d}").is_err());
     }

@@ -11,6 +11,7 @@ use crate::explain::Filter;
 use crate::id::{MemberId, PoolId};
 use crate::log::LogEntry;
 use crate::model::{Corp, Turn, Watcher};
+use crate::plan::Plan;
 use crate::weight::Weight;
 
 /// Spans of time that are kept per pool, the newest.
@@ -53,6 +54,7 @@ pub struct Shortfall {
     to_ms: u64,
     now_ms: u64,
     left_out: bool,
+    avoided: bool,
     pools: BTreeMap<PoolId, PoolShortfall>,
     /// What keeps him out now, and since when.
     out: BTreeMap<PoolId, (u64, Filter)>,
@@ -73,6 +75,7 @@ impl Shortfall {
             to_ms,
             now_ms: from_ms,
             left_out: false,
+            avoided: false,
             pools: BTreeMap::new(),
             out: BTreeMap::new(),
         };
@@ -162,6 +165,7 @@ impl Shortfall {
         };
         let filter = match self.left_out {
             true => Some(Filter::LeftOut),
+            false if self.avoided => Some(Filter::Avoided),
             false if within => (!is_able).then_some(Filter::Skills),
             false => corp
                 .filter(pool, &self.member, self.now_ms)
@@ -182,6 +186,11 @@ impl Shortfall {
 impl Watcher for Shortfall {
     fn begins(&mut self, _: &Corp, turn: &Turn<'_>) {
         self.left_out = turn.left_out.contains(&self.member);
+        self.avoided = false;
+    }
+
+    fn follows(&mut self, _: &Corp, plan: &Plan) {
+        self.avoided = plan.avoid().contains(&self.member);
     }
 
     fn earn(&mut self, corp: &Corp, pool: &PoolId, sum: u64) {

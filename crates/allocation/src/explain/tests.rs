@@ -9,8 +9,8 @@ use super::*;
 use crate::Strategy as Choosing;
 use crate::histories::*;
 use crate::{
-    Answer, Confirmed, Decision, Limits, Op, Reason, Reassigned, Reassignment, Responded,
-    SetMember, Settled, Settlement, SettlementOutcome, Visited,
+    Answer, Confirmed, Decision, Limits, Op, Plan, Reason, Reassigned, Reassignment, Request,
+    Responded, SetMember, Settled, Settlement, SettlementOutcome, Step, Visited,
 };
 
 const FAIR: Choosing = Choosing::WeightedRoundRobin;
@@ -261,6 +261,50 @@ fn given_to_another_it_is_told_whom_nobody_wanted() {
     let found = only(&history, wanted.allocation);
     assert_eq!((found.what, found.rules), (What::Kept, vec![Rule::Kept]));
     assert_eq!(found.chosen, Some(member(0)));
+}
+
+/// Whom a plan avoids is told before whatever else keeps him out; a reassignment avoids him, too.
+#[test]
+fn a_plan_says_whom_it_avoids() {
+    let mut history = History::of(FAIR, &[1000, 1000, 1000]);
+    let steps = vec![Step {
+        after_ms: 0,
+        pool: pool(0),
+        needs: Vec::new(),
+    }];
+    let plan = Plan::new(vec![member(0)], steps, None).unwrap();
+    let mut asked = request(50, &pool(0));
+    asked.plan = Some(plan.avoiding(vec![member(0)]).unwrap());
+    history.apply(presence([1], 0));
+    history.apply(Op::Decide(vec![asked.clone()]));
+    let found = only(&history, asked.allocation);
+    assert_eq!(found.chosen, Some(member(2)));
+    assert_eq!(found.rules, [Rule::EarliestDeadline]);
+    let (avoided, away) = (Some(Filter::Avoided), Some(Filter::Away));
+    assert_eq!(filters(&found), [avoided, away, None]);
+    history.apply(Op::Reassign(Reassignment {
+        allocation: asked.allocation,
+        pool: asked.pool.clone(),
+        subject: asked.subject,
+        to: None,
+        exclude: Vec::new(),
+        expect_epoch: 0,
+    }));
+    let found = only(&history, asked.allocation);
+    assert_eq!(found.chosen, None);
+    assert_eq!(filters(&found), [avoided, away, Some(Filter::LeftOut)]);
+    // Nobody else is there: he waits, and it is told why.
+    history.apply(presence([0, 2], 0));
+    history.apply(presence([0], history.now_ms * 2));
+    let waits = Request {
+        allocation: allocation(51),
+        subject: subject(51),
+        ..asked
+    };
+    history.apply(Op::Decide(vec![waits.clone()]));
+    let found = only(&history, waits.allocation);
+    assert_eq!(found.waits.unwrap().why, WaitsFor::NobodyFree);
+    assert_eq!(filters(&found), [avoided, away, away]);
 }
 
 /// Who was asked before is not asked again; when nobody is left a person must decide.

@@ -16,6 +16,8 @@ use crate::weight::Weight;
 pub enum Filter {
     /// A reassignment does not want him, or he was asked before.
     LeftOut,
+    /// The plan avoids him: what he would be needed for he cannot do now.
+    Avoided,
     WeightZero,
     /// He is off, or his presence lease is over.
     Away,
@@ -36,6 +38,7 @@ impl Filter {
     pub fn as_str(self) -> &'static str {
         match self {
             Filter::LeftOut => "left_out",
+            Filter::Avoided => "avoided",
             Filter::WeightZero => "weight_zero",
             Filter::Away => "away",
             Filter::Blocked => "blocked",
@@ -114,6 +117,7 @@ impl Corp {
         &self,
         id: &PoolId,
         left_out: &[MemberId],
+        avoid: &[MemberId],
         needs: &[Skill],
         now_ms: u64,
     ) -> Vec<Candidate> {
@@ -130,11 +134,14 @@ impl Corp {
             let credit = || pool.credit(member, *weight).unwrap_or(place.credit);
             let is_fair = place.strategy == Strategy::WeightedRoundRobin;
             let cannot = || (!self.is_able(member, needs)).then_some(Filter::Skills);
-            let filter = match left_out.contains(member) {
-                true => Some(Filter::LeftOut),
-                false => state
+            let filter = if left_out.contains(member) {
+                Some(Filter::LeftOut)
+            } else if avoid.contains(member) {
+                Some(Filter::Avoided)
+            } else {
+                state
                     .filter(*weight, place.limits.as_ref(), now_ms)
-                    .or_else(cannot),
+                    .or_else(cannot)
             };
             Some(Candidate {
                 member: member.clone(),

@@ -114,12 +114,18 @@ impl Call<'_> {
         hidden
     }
 
+    /// Nobody comes by it who was not there before: whom nobody of the pool could serve, nobody can serve now.
     pub(super) fn show(&mut self, hidden: Vec<(MemberId, usize)>) {
+        if hidden.is_empty() {
+            return;
+        }
+        let barren = self.barren.clone();
         for (id, at) in hidden {
             let member = self.corp.member(&id).clone();
             let credit = self.enter(&id, &member, &member.places[at]);
             self.set_credit(&id, at, credit);
         }
+        self.barren = barren;
     }
 
     fn set_credit(&mut self, id: &MemberId, place: usize, credit: f64) {

@@ -4,6 +4,8 @@
 //! Who is picked for something that only some can do pays for it, and only those earn by it who could have been picked: each
 //! of them weight / sum of their weights, so credits still sum to 0. Virtual time stands still meanwhile; it is the same
 //! choice as in `pool.rs` among fewer members. A member who is preferred pays as if he had been next.
+//!
+//! Whom the plan avoids is left out of a pick like those whom a reassignment does not want: away while it lasts.
 
 use super::candidates::{Choice, PickRule, TieRule};
 use super::pool::{NO_CREDIT, Pool};
@@ -110,6 +112,7 @@ impl Call<'_> {
         let plan = route.plan.clone();
         let steps = plan.steps()[..route.due(self.now_ms)].to_vec();
         self.watched(|watcher, corp| watcher.follows(corp, &plan));
+        let left_out = &[left_out, plan.avoid()].concat()[..];
         let mut found = None;
         for member in plan
             .prefer()

@@ -10,7 +10,7 @@ use super::{Corp, SubjectKey};
 use crate::dump::Value;
 use crate::error::Error;
 use crate::id::{PoolId, Skill};
-use crate::plan::{Plan, read_needs};
+use crate::plan::{Plan, check_queue};
 use crate::text::{FIELD, Fields, join};
 
 /// Begins the field of a plan in an open record.
@@ -105,7 +105,7 @@ impl Corp {
     ) -> Result<(), Error> {
         let (pool, needs) = rest.split_once(FIELD).unwrap_or((rest, ""));
         let pool: PoolId = pool.parse()?;
-        read_needs(needs)?;
+        check_queue(needs)?;
         let queue = (pool.clone(), needs.to_owned());
         let list = self.queues.entry(queue).or_default();
         for (name, turn) in entries {

@@ -1,17 +1,16 @@
 //! Who waits: in a queue of each pool that could serve him, oldest first.
 //!
-//! A pool has one queue for those who need nothing in particular, and one for each set of skills that somebody waits for: who
-//! needs what nobody free can do holds up nobody else. Whose plan leads to several pools stands in a queue of each, with the
-//! one turn that he took when he came.
+//! A pool has one queue for those who need nothing in particular, and one for each set of skills that somebody waits for and
+//! members whom he avoids: who cannot be served by anybody free holds up nobody else. Whose plan leads to several pools stands
+//! in a queue of each, with the one turn that he took when he came.
 
 use std::collections::BTreeMap;
 
 use super::{Call, Corp, How, Open};
 use crate::id::{PoolId, SubjectKey};
 use crate::outcome::{Answer, Woken, WokenHold};
-use crate::plan::needs_text;
 
-/// A pool and what is needed, as text.
+/// A pool, and what is needed and who is avoided, as text.
 pub(super) type Queue = (PoolId, String);
 /// Who waits, and the pool that was asked for him.
 pub(super) type Waiter = (SubjectKey, PoolId);
@@ -58,9 +57,10 @@ impl Open {
         let Some(route) = &self.route else {
             return vec![(self.pool.clone(), String::new())];
         };
-        let steps = route.plan.steps().iter().take(steps);
+        let plan = &route.plan;
+        let steps = plan.steps().iter().take(steps);
         steps
-            .map(|step| (step.pool.clone(), needs_text(&step.needs)))
+            .map(|step| (step.pool.clone(), plan.queue(step)))
             .collect()
     }
 

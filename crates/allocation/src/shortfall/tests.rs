@@ -6,7 +6,7 @@ use super::*;
 use crate::Strategy as Choosing;
 use crate::fairness::Tally;
 use crate::histories::*;
-use crate::{Op, Reason, SetMember};
+use crate::{Op, Plan, Reason, SetMember, Step};
 
 const FAIR: Choosing = Choosing::WeightedRoundRobin;
 const MINUTE_MS: u64 = 60_000;
@@ -74,6 +74,30 @@ fn every_decision_has_its_reason_and_spans_are_merged() {
     });
     assert_eq!(found.spans, spans);
     assert!(!found.more_spans);
+}
+
+/// Who comes to the others only is none of his, and is counted as such.
+#[test]
+fn who_is_avoided_is_told_so() {
+    let mut history = History::of(FAIR, &[1000, 3000]);
+    for i in 0..6 {
+        history.now_ms += MINUTE_MS;
+        let mut visit = visit(100 + i, &pool(0));
+        let steps = vec![Step {
+            after_ms: 0,
+            pool: pool(0),
+            needs: Vec::new(),
+        }];
+        let plan = Plan::new(Vec::new(), steps, None).unwrap();
+        visit.plan = (i % 3 > 0).then(|| plan.avoiding(vec![member(0)]).unwrap());
+        history.apply(Op::Visit(vec![visit]));
+    }
+    let found = shortfall(&history, 0, 2);
+    let found = &found[&pool(0)];
+    assert_eq!((found.decisions, found.eligible), (6, 2));
+    assert_eq!(found.filters, BTreeMap::from([(Filter::Avoided, 4)]));
+    assert!((found.entitlement - 0.5).abs() < 1e-9, "{found:?}");
+    assert!(found.spans.is_empty(), "he could be picked all the time");
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Meter {
             }
         }
         for pool in state.pool_ids() {
-            let candidates = state.candidates(pool, &[], &[], now_ms);
+            let candidates = state.candidates(pool, &[], &[], &[], now_ms);
             let out = candidates.into_iter().filter(|one| is_limit(one.filter));
             let out = out.map(|one| one.member).collect();
             let counts = Counts {

@@ -77,12 +77,16 @@ fn plan(likely: f64) -> impl Strategy<Value = Option<Plan>> {
         needs: needs.into_iter().collect(),
     });
     let person = proptest::option::weighted(0.3, select(vec![1000, HOUR]));
-    let plan = (vec(member_id(), 0..3), vec(step, 1..5), person);
+    // Few sets of them, so that some wait in one queue.
+    let avoid = select(vec![vec![], vec![0], vec![0, 3], vec![1, 2, 3, 4, 5]]);
+    let plan = (vec(member_id(), 0..3), vec(step, 1..5), person, avoid);
     proptest::option::weighted(likely, plan).prop_map(|plan| {
-        let (prefer, mut steps, person) = plan?;
+        let (prefer, mut steps, person, avoid) = plan?;
         steps[0].after_ms = 0;
         let prefer = prefer.into_iter().map(|who| member(MEMBERS[who]));
-        Plan::new(prefer.collect(), steps, person).ok()
+        let avoid = avoid.into_iter().map(|who: usize| member(MEMBERS[who]));
+        let plan = Plan::new(prefer.collect(), steps, person).ok()?;
+        plan.avoiding(avoid.collect()).ok()
     })
 }
 

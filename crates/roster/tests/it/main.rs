@@ -2,6 +2,7 @@
 //! crashes, rebuilds, a cluster.
 #![expect(clippy::unwrap_used, reason = "all of this binary is tests")]
 
+mod avoided;
 mod bounds;
 mod close;
 mod cluster;
