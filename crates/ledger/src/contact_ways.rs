@@ -6,6 +6,7 @@
 
 mod ask;
 mod list;
+mod passed_over;
 mod plan;
 mod retire;
 
@@ -21,6 +22,7 @@ use crate::times::at;
 
 pub use ask::{Asked, Lost, Made, Refusal, Unpictured};
 pub use list::{ChangedWays, ListedWay, MemberWays, WayCount, WayPicture};
+pub use passed_over::{PassedOver, Refused};
 pub use plan::{PlanLimits, PlannedWays};
 pub use retire::{Deletable, Untold};
 
@@ -110,6 +112,8 @@ pub struct WaysDue {
     pub picture: bool,
     pub tell: bool,
     pub delete: bool,
+    /// WeCom refuses ways: who has none is passed over.
+    pub passes_over: bool,
     /// A refusal stands against all ways of the corp until then; nothing is asked for.
     pub paused_until_ms: Option<u64>,
 }
@@ -130,6 +134,8 @@ impl ContactWays {
                         AND kind = 'slot' AND state IN ('ready', 'retiring')) AS tell,
                     EXISTS (SELECT FROM contact_ways WHERE corp_id = $1 AND state = 'retiring' AND next_try_at <= $2)
                         AS delete,
+                    EXISTS (SELECT FROM contact_ways WHERE corp_id = $1 AND passes_over IS NOT NULL
+                        AND state IN ('wanted', 'asked', 'failed')) AS passes_over,
                     (SELECT max(pauses_corp_until) FROM contact_ways
                         WHERE corp_id = $1 AND pauses_corp_until > $2) AS paused_until",
             )
@@ -144,6 +150,7 @@ impl ContactWays {
             picture: row.value("picture")?,
             tell: row.value("tell")?,
             delete: row.value("delete")?,
+            passes_over: row.value("passes_over")?,
             paused_until_ms: row.ms_option("paused_until")?,
         })
     }

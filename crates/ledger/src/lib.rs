@@ -59,8 +59,9 @@ pub use channels::{Channel, ChannelRefused, Channels, NewChannel, Visits};
 pub use connection::Config;
 pub use console::{EndpointCount, Replayable};
 pub use contact_ways::{
-    Asked, ChangedWays, ContactWays, Deletable, ListedWay, Lost, Made, MemberWays, PlanLimits,
-    PlannedWays, Refusal, Unpictured, Untold, WayCount, WayKind, WayPicture, WayState, WaysDue,
+    Asked, ChangedWays, ContactWays, Deletable, ListedWay, Lost, Made, MemberWays, PassedOver,
+    PlanLimits, PlannedWays, Refusal, Refused, Unpictured, Untold, WayCount, WayKind, WayPicture,
+    WayState, WaysDue,
 };
 pub use corps::{Confirmed, Corp, Corps, LogRow, RebuildLease, Snapshot};
 pub use counters::Counter;

@@ -48,6 +48,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(13, "0013_policies"),
     migration!(14, "0014_routing"),
     migration!(15, "0015_first_response"),
+    migration!(16, "0016_passed_over"),
     migration!(17, "0017_display_names"),
 ];
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use allocation::{ChannelId, CorpId, MemberId};
 use sqlx::postgres::PgRow;
 
-use super::{ContactWays, WayKind};
+use super::{ContactWays, Refused, WayKind};
 use crate::Error;
 use crate::error::retry;
 use crate::row::{Columns, signed};
@@ -58,6 +58,8 @@ pub struct Refusal {
     pub pauses_corp: bool,
     /// Until then nothing is asked for the member.
     pub pauses_member: bool,
+    /// Who gets no way now, and is passed over while he has none; None: it says nothing about that.
+    pub passes_over: Option<Refused>,
 }
 
 /// What `made` found.
@@ -115,7 +117,7 @@ impl ContactWays {
         .transpose()
     }
 
-    /// It is at WeCom.
+    /// It is at WeCom. Who was refused before is passed over until it can be shown; the corp is not.
     pub async fn made(
         &self,
         corp: &CorpId,
@@ -129,7 +131,7 @@ impl ContactWays {
         let query = work
             .query(
                 "UPDATE contact_ways SET config_id = $4, qr_code = $5, next_try_at = $6, last_errcode = NULL,
-                    last_error = NULL
+                    last_error = NULL, passes_over = CASE WHEN passes_over IS NOT NULL THEN 'member' END
                  WHERE corp_id = $1 AND way = $2 AND tries = $3 AND state = 'asked' AND config_id IS NULL",
             )
             .bind(corp.as_str())
@@ -171,11 +173,12 @@ impl ContactWays {
                     "WITH his AS (
                         UPDATE contact_ways SET state = CASE WHEN $4 THEN 'failed' ELSE 'wanted' END,
                             tries = tries - CASE WHEN $5 THEN 1 ELSE 0 END, next_try_at = $6,
-                            pauses_corp_until = CASE WHEN $7 THEN $6::timestamptz END, last_errcode = $8, last_error = $9
+                            pauses_corp_until = CASE WHEN $7 THEN $6::timestamptz END, last_errcode = $8, last_error = $9,
+                            passes_over = coalesce($11, passes_over)
                         WHERE corp_id = $1 AND way = $2 AND tries = $3 AND state = 'asked' AND config_id IS NULL
                         RETURNING member)
                      UPDATE contact_ways AS w SET next_try_at = greatest(w.next_try_at, $6), last_errcode = $8,
-                        last_error = $9
+                        last_error = $9, passes_over = coalesce($11, w.passes_over)
                      FROM his WHERE $10 AND w.corp_id = $1 AND w.member = his.member AND w.state = 'wanted'",
                 )
                 .bind(corp.as_str())
@@ -187,7 +190,8 @@ impl ContactWays {
                 .bind(refusal.pauses_corp)
                 .bind(refusal.errcode)
                 .bind(clean(&refusal.error).into_owned())
-                .bind(refusal.pauses_member);
+                .bind(refusal.pauses_member)
+                .bind(refusal.passes_over.map(Refused::as_str));
             work.execute(query).await?;
             work.end().await
         })
@@ -318,7 +322,7 @@ impl ContactWays {
         let query = work
             .query(
                 "UPDATE contact_ways SET state = 'ready', qr_code = $3, picture = $4, picture_type = $5, next_try_at = NULL,
-                    last_error = NULL, last_errcode = NULL, roster_generation = 0, ready_at = $6,
+                    last_error = NULL, last_errcode = NULL, passes_over = NULL, roster_generation = 0, ready_at = $6,
                     changed_by = pg_current_xact_id()
                  WHERE corp_id = $1 AND way = $2 AND state = 'asked'",
             )
@@ -347,7 +351,7 @@ impl ContactWays {
                 "UPDATE contact_ways SET next_try_at = $3, last_errcode = $4, last_error = $5,
                     state = CASE WHEN $7 THEN 'wanted' WHEN $6 THEN 'failed' ELSE state END,
                     config_id = CASE WHEN $7 THEN NULL ELSE config_id END,
-                    qr_code = CASE WHEN $7 THEN NULL ELSE qr_code END
+                    qr_code = CASE WHEN $7 THEN NULL ELSE qr_code END, passes_over = coalesce($8, passes_over)
                  WHERE corp_id = $1 AND way = $2 AND state = 'asked' AND config_id IS NOT NULL",
             )
             .bind(corp.as_str())
@@ -356,7 +360,8 @@ impl ContactWays {
             .bind(refusal.errcode)
             .bind(clean(&refusal.error).into_owned())
             .bind(refusal.fails)
-            .bind(remade);
+            .bind(remade)
+            .bind(refusal.passes_over.map(Refused::as_str));
         work.execute(query).await?;
         work.end().await
     }

@@ -56,6 +56,23 @@ pub struct MemberWays {
     pub next_try_ms: Option<u64>,
 }
 
+impl MemberWays {
+    /// None is there, and none is wanted.
+    pub fn none(member: MemberId) -> Self {
+        Self {
+            member,
+            slots_ready: 0,
+            plain_ready: 0,
+            coming: 0,
+            retiring: 0,
+            failed: 0,
+            last_errcode: None,
+            last_error: None,
+            next_try_ms: None,
+        }
+    }
+}
+
 const PAGE: i64 = 5_000;
 
 impl ContactWays {
