@@ -9,6 +9,7 @@ mod main_job;
 mod nobody_knows;
 mod offers;
 mod pages;
+mod passed_over;
 mod policies;
 mod probes;
 mod refusals;

@@ -20,7 +20,10 @@ use crate::{
     guard,
     history::Questions,
     people::{Names, hours},
-    reception::{routes::Routes, slots::Ways},
+    reception::{
+        routes::Routes,
+        slots::{Wayless, Ways},
+    },
     tokens::SharedTokens,
     writer,
 };
@@ -71,6 +74,8 @@ pub struct CorpApp {
     routes: RwLock<Arc<Routes>>,
     /// Contact ways that can be shown; kept up by `reception::slots`.
     pub ways: Ways,
+    /// Whom visits pass over; from there, too.
+    pub wayless: Wayless,
     /// How members are spelled.
     pub names: Names,
     /// Rung when the log grew, when effects are due, when a transfer should be looked at.
@@ -164,6 +169,7 @@ impl App {
                 settings: settings.clone(),
                 routes: RwLock::default(),
                 ways: Ways::new(config.visits.pictures_mb),
+                wayless: Wayless::default(),
                 names: Names::default(),
                 log_grew: Notify::new(),
                 effects_due: Notify::new(),

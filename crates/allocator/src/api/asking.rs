@@ -310,6 +310,7 @@ impl Asked {
             channel: None,
             needs: self.needs.clone(),
             prefer: self.prefer.clone(),
+            avoid: Default::default(),
         };
         self.request.plan = owners::plans(app, corp, &[wish]).await.pop().flatten();
     }

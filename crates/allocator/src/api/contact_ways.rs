@@ -1,6 +1,6 @@
 //! How far the contact ways of a channel with a public page are.
 
-use allocation::ChannelId;
+use allocation::{ChannelId, MemberId};
 use axum::Json as Answer;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -18,6 +18,9 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Debug, Serialize, ToSchema)]
 struct MemberWays {
     member: String,
+    /// He has none that can be shown because WeCom refuses them: visitors are given to others until he has one. False for all
+    /// where nobody else is left.
+    passed_over: bool,
     /// Can be shown to a visitor each.
     slots_ready: u64,
     /// The one for visitors without a slot can be shown.
@@ -60,8 +63,17 @@ async fn list(
     if ledger.channels().get(ctx.id(), &id).await?.is_none() {
         return Err(Problem::not_found("channel"));
     }
-    let members = ledger.contact_ways().of_channel(ctx.id(), &id).await?;
+    let mut members = ledger.contact_ways().of_channel(ctx.id(), &id).await?;
+    let wayless = ctx.corp.wayless.of(&id);
+    // Where there is no room for any, there is not even a row.
+    let of_none = |member: &&MemberId| !members.iter().any(|one| one.member == **member);
+    let of_none: Vec<_> = wayless.iter().filter(of_none).cloned().collect();
+    if !of_none.is_empty() {
+        members.extend(of_none.into_iter().map(ledger::MemberWays::none));
+        members.sort_by(|one, other| one.member.cmp(&other.member));
+    }
     let data = members.into_iter().map(|one| MemberWays {
+        passed_over: wayless.contains(&one.member),
         member: ctx.corp.names.userid(&one.member),
         slots_ready: one.slots_ready,
         plain_ready: one.plain_ready > 0,

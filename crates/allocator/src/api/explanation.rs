@@ -115,8 +115,9 @@ struct CandidateView {
     /// After so many more decisions he would be owed a whole customer.
     #[schema(required)]
     due_in: Option<f64>,
-    /// The first that kept him out: `left_out`, `weight_zero`, `away`, `blocked`, `cap`, `hour_limit`, `day_limit`,
-    /// `pool_cap`, `pool_hour_limit`, `pool_day_limit`, `skills`; null: he could be chosen.
+    /// The first that kept him out: `left_out`, `avoided` (a visitor could not add him: WeCom refuses his contact ways),
+    /// `weight_zero`, `away`, `blocked`, `cap`, `hour_limit`, `day_limit`, `pool_cap`, `pool_hour_limit`, `pool_day_limit`,
+    /// `skills`; null: he could be chosen.
     #[schema(required)]
     filter: Option<&'static str>,
 }

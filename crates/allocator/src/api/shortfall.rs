@@ -72,8 +72,8 @@ struct PoolShortfallView {
     /// The sum of his weight / weights of all who could be chosen, over those at which he could be; and his credit entries,
     /// less his part of those of others.
     entitlement: f64,
-    /// Decisions that he was kept out of, by the first filter that did it: `left_out`, `weight_zero`, `away`, `blocked`,
-    /// `cap`, `hour_limit`, `day_limit`, `pool_cap`, `pool_hour_limit`, `pool_day_limit`, `skills`.
+    /// Decisions that he was kept out of, by the first filter that did it: `left_out`, `avoided`, `weight_zero`, `away`,
+    /// `blocked`, `cap`, `hour_limit`, `day_limit`, `pool_cap`, `pool_hour_limit`, `pool_day_limit`, `skills`.
     kept_out: BTreeMap<&'static str, u64>,
     /// When he was kept out, the newest first; the newest 100.
     spans: Vec<OutView>,

@@ -276,6 +276,7 @@ async fn decide(
         needs: &needs,
         prefer: prefer.as_ref(),
         owner: None,
+        avoid: &[],
     };
     let plan = plans::plan(&pool, &asked);
     let request = Request {

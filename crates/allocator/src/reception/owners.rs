@@ -1,7 +1,10 @@
 //! Gives requests their plans. Where a pool is sticky, who had the customer before is looked up in the ledger: once for all
 //! requests of a batch, and not for long, because a decision must not wait for Postgres.
 
-use std::{sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::Duration,
+};
 
 use allocation::{ChannelId, MemberId, Plan, PoolId, Skill, SubjectKey};
 use metrics::counter;
@@ -28,6 +31,8 @@ pub struct Wish {
     pub channel: Option<ChannelId>,
     pub needs: Vec<Skill>,
     pub prefer: Option<MemberId>,
+    /// In no pool.
+    pub avoid: Arc<[MemberId]>,
 }
 
 impl Wish {
@@ -75,6 +80,7 @@ pub async fn plans(app: &App, corp: &CorpApp, wishes: &[Wish]) -> Vec<Option<Pla
             needs: &wish.all_needs(&routes),
             prefer: wish.prefer.as_ref(),
             owner: owner.as_ref(),
+            avoid: &wish.avoid,
         };
         plans::plan(pool_of(wish), &asked)
     };
@@ -120,6 +126,7 @@ pub async fn give_plans(app: &App, corp: &CorpApp, steps: &mut [Step]) {
                 channel: channel.and_then(|channel| ChannelId::new(channel).ok()),
                 needs: Vec::new(),
                 prefer: None,
+                avoid: Arc::default(),
             });
             asked.push(&mut request.plan);
         }

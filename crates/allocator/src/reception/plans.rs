@@ -1,5 +1,5 @@
-//! The plan of a request: what its pool says of other pools and skills, what its channel needs, and whom the customer had
-//! before. Pure; `owners` looks up who that was.
+//! The plan of a request: what its pool says of other pools and skills, what its channel needs, whom the customer had before,
+//! and who cannot be shown to a visitor. Pure; `owners` looks up who had him.
 
 use allocation::{
     MAX_NEEDS, MAX_PREFERRED, MAX_STEPS, MemberId, Plan, PoolId, Skill, Step, SubjectKey, Weight,
@@ -23,6 +23,8 @@ pub struct Asked<'a> {
     pub prefer: Option<&'a MemberId>,
     /// Who had the customer last, if that matters.
     pub owner: Option<&'a MemberId>,
+    /// These cannot have him now.
+    pub avoid: &'a [MemberId],
 }
 
 /// None: the pool alone serves whoever comes, which is quicker.
@@ -42,11 +44,12 @@ pub fn again(routing: &Routing, pool: &PoolId, was: Option<&Plan>) -> Option<Pla
 fn made(routing: &Routing, steps: Vec<Step>, prefer: Vec<MemberId>) -> Option<Plan> {
     let person_after_ms = routing.person_after_seconds.map(|seconds| seconds * 1_000);
     let is_plain = steps.len() == 1 && steps.iter().all(|step| step.needs.is_empty());
-    if is_plain && prefer.is_empty() && person_after_ms.is_none() {
+    if is_plain && prefer.is_empty() && person_after_ms.is_none() && asked.avoid.is_empty() {
         return None;
     }
-    // `steps` and `preferred` make nothing that cannot be followed.
-    Plan::new(prefer, steps, person_after_ms).ok()
+    // `steps` and `preferred` make nothing that cannot be followed, and nobody asks to avoid more than can be.
+    let plan = Plan::new(prefer, steps, person_after_ms).ok()?;
+    plan.avoiding(asked.avoid.to_vec()).ok()
 }
 
 /// Where a subject of this pool may find a member, and from when on. No two are the same, the first begins at once, and
@@ -112,13 +115,16 @@ fn preferred(pool: &Pool, asked: &Asked<'_>) -> Vec<MemberId> {
     let mut prefer: Vec<MemberId> = Vec::new();
     let known = asked.prefer.into_iter().chain(asked.owner);
     for member in known {
-        if !prefer.contains(member) {
+        if !prefer.contains(member) && !asked.avoid.contains(member) {
             prefer.push(member.clone());
         }
     }
     let is_rendezvous = |sticky: &ledger::Sticky| sticky.otherwise == Otherwise::Rendezvous;
     if asked.owner.is_none() && pool.routing.sticky.as_ref().is_some_and(is_rendezvous) {
-        let is_able = |able: &&Able| asked.needs.iter().all(|need| able.skills.contains(need));
+        let is_able = |able: &&Able| {
+            asked.needs.iter().all(|need| able.skills.contains(need))
+                && !asked.avoid.contains(&able.member)
+        };
         let able = pool.able.iter().filter(is_able);
         let able = able.map(|able| (&able.member, able.weight));
         for member in rendezvous(asked.subject, able, RENDEZVOUS) {

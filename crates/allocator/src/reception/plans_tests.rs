@@ -65,6 +65,7 @@ fn asked<'a>(pool: &'a PoolId, needs: &'a [Skill]) -> Asked<'a> {
         needs,
         prefer: None,
         owner: None,
+        avoid: &[],
     }
 }
 
@@ -240,6 +241,28 @@ fn rendezvous_is_among_those_who_can_do_what_is_needed() {
     let needs = skills(&["vip", "lang:en"]);
     let plan = plan(&pool, &asked(&sales, &needs)).unwrap();
     assert_eq!(plan.prefer(), [member("mc")]);
+}
+
+#[test]
+fn who_cannot_be_shown_is_avoided_and_not_preferred() {
+    let sales = id("sales");
+    let avoid = [member("ma")];
+    let (ma, mb) = (member("ma"), member("mb"));
+    let without = |prefer, owner| Asked {
+        prefer,
+        owner,
+        avoid: &avoid,
+        ..asked(&sales, &[])
+    };
+    let plain = plan(&Pool::default(), &without(None, None)).unwrap();
+    assert_eq!(told(plain.steps()), ["sales 0 "]);
+    assert_eq!((plain.prefer(), plain.avoid()), (&[][..], &avoid[..]));
+    let able = [("ma", "9000", &[][..]), ("mb", "1", &[]), ("mc", "1", &[])];
+    let pool = sticky(Otherwise::Rendezvous, &able);
+    let prefer = |asked| plan(&pool, &asked).unwrap().prefer().to_vec();
+    assert_eq!(prefer(without(Some(&ma), Some(&mb))), [member("mb")]);
+    let others = prefer(without(None, None));
+    assert!(others.len() == 2 && !others.contains(&ma), "{others:?}");
 }
 
 fn first(n: usize, members: &[(MemberId, Weight)]) -> MemberId {

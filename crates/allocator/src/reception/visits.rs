@@ -1,5 +1,5 @@
 //! A visit: somebody opens a channel's page, or a landing page says so for him. He is given a member at once, without
-//! Postgres and without WeCom; the callback of his coming confirms it later (`intake`).
+//! Postgres and without WeCom, and none whose code WeCom refuses; the callback of his coming confirms it later (`intake`).
 
 use allocation::{
     AllocationId, ChannelId, MemberId, PoolId, Skill, SlotId, SubjectKey, Visit,
@@ -155,6 +155,7 @@ async fn decide(
         channel: Some(channel.clone()),
         needs: wanted.needs,
         prefer: wanted.prefer,
+        avoid: corp.wayless.of(channel),
     };
     let plan = owners::plans(app, corp, &[wish]).await.pop().flatten();
     let visit = Visit {

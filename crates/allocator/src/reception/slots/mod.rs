@@ -10,10 +10,12 @@
 //! | [`tell`] | ready and retiring slots → roster | told again to every generation; telling twice is telling once |
 //! | [`retire`] | rested row → `del_contact_way` → gone | out of the roster first; deleting twice is deleting once |
 //!
-//! Every allocator runs it: rows are leased, so two never do the same.
+//! Every allocator runs it: rows are leased, so two never do the same. Each keeps in memory what visits need of it: whose the
+//! ways are, and who has none because WeCom refuses one ([`Wayless`]).
 
 pub mod adopt;
 pub mod ask;
+mod passed_over;
 pub mod picture;
 pub mod retire;
 pub mod tell;
@@ -28,6 +30,7 @@ use metrics::gauge;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use passed_over::Wayless;
 pub(crate) use ways::refresh;
 pub use ways::{Owner, Picture, Ways, picture_of, picture_path};
 
@@ -97,6 +100,7 @@ struct Here {
     refused: u64,
     paused: bool,
     seen: adopt::Seen,
+    told: passed_over::Told,
 }
 
 impl Here {
@@ -120,7 +124,7 @@ impl Here {
             self.count_at_ms = now_ms + COUNT_EVERY_MS;
         }
         if self.idle {
-            return Ok(());
+            return passed_over::refresh(app, corp, &mut self.told, false, false).await;
         }
         ways::refresh(app, corp).await?;
         // Closed: it is told when it is open.
@@ -131,6 +135,8 @@ impl Here {
             .due(&corp.id, generation.unwrap_or_default(), now_ms)
             .await?;
         self.say_paused(corp, due.paused_until_ms);
+        let no_room = self.refused > 0;
+        passed_over::refresh(app, corp, &mut self.told, due.passes_over, no_room).await?;
         let until = Instant::now() + TURN;
         let asking = due.ask && due.paused_until_ms.is_none();
         let asked = CancellationToken::new();

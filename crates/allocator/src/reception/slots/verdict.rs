@@ -1,6 +1,6 @@
 //! What an answer that is no way means: asked again, given up, looked for, or nothing more for anybody.
 
-use ledger::Refusal;
+use ledger::{Refusal, Refused};
 use wecom::{
     Error,
     error::{Class, Scope},
@@ -47,7 +47,10 @@ pub(super) fn of_asking(error: &Error, attempt: i32, rules: &Visits, now_ms: u64
         return Verdict::Refused(pause(APP_STOPPED_MS));
     }
     if error.errcode() == Some(FULL) {
-        return Verdict::Refused(pause(rules.full_pause_ms));
+        return Verdict::Refused(Refusal {
+            passes_over: Some(Refused::Corp),
+            ..pause(rules.full_pause_ms)
+        });
     }
     Verdict::Refused(match (error.class(), error.scope()) {
         (Class::RateLimited, _) => Refusal {
@@ -89,6 +92,11 @@ pub(super) fn later(
         next_try_ms: now_ms + jittered(pause_ms),
         fails,
         pauses_corp,
+        passes_over: match (fails, pauses_corp) {
+            (_, true) => Some(Refused::Corp),
+            (true, false) => Some(Refused::Member),
+            (false, false) => None,
+        },
         ..base
     }
 }
@@ -98,6 +106,7 @@ fn of_member(base: Refusal, rules: &Visits, now_ms: u64) -> Refusal {
         next_try_ms: now_ms + jittered(rules.failed_ms),
         fails: true,
         pauses_member: true,
+        passes_over: Some(Refused::Member),
         ..base
     }
 }
@@ -142,27 +151,34 @@ mod tests {
     fn each_answer_has_its_consequence() {
         let full = refused(41045, 1);
         assert!(full.pauses_corp && full.uncounted && !full.fails);
+        assert_eq!(full.passes_over, Some(Refused::Corp));
         assert!((3_600..=4_500).contains(&pause_s(&full)));
         for errcode in [41054, 40003, 60111, 84074, 60011] {
             let member = refused(errcode, 1);
             assert!(member.pauses_member && member.fails && !member.pauses_corp);
+            assert_eq!(member.passes_over, Some(Refused::Member));
             assert!(pause_s(&member) >= 21_600, "{errcode}");
         }
         for errcode in [45009, 45033] {
             let rate = refused(errcode, 8);
             assert!(rate.uncounted && !rate.fails && !rate.pauses_corp);
+            assert_eq!(rate.passes_over, None);
         }
         for errcode in [48002, 40058, 123_456] {
             let wrong = refused(errcode, 1);
             assert!(wrong.pauses_corp && !wrong.fails && !wrong.uncounted);
+            assert_eq!(wrong.passes_over, Some(Refused::Corp));
             assert!(refused(errcode, 8).fails, "{errcode}");
         }
         let busy = refused(-1, 3);
         assert!(!busy.fails && !busy.pauses_corp && (4..=5).contains(&pause_s(&busy)));
+        assert_eq!(busy.passes_over, None);
         let last = refused(-1, 8);
         assert!(last.fails && pause_s(&last) >= 21_600);
+        assert_eq!(last.passes_over, Some(Refused::Member));
         let stopped = refused(60020, 1);
         assert!(stopped.pauses_corp && stopped.uncounted);
+        assert_eq!(stopped.passes_over, None, "it is no word about ways");
     }
 
     #[test]
