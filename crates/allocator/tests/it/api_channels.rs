@@ -1,8 +1,15 @@
 //! Channels through the API, and the pools they lead to.
 
-use serde_json::json;
+use std::{collections::BTreeMap, sync::Arc};
 
-use crate::api_support::{Options, World};
+use allocator::{people, reception::slots};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    api_support::{Options, World},
+    log_lost::eventually,
+};
 
 #[tokio::test]
 async fn a_channel_keeps_every_state_it_ever_had() {
@@ -301,4 +308,74 @@ async fn the_contact_ways_of_a_channel_are_told() {
     );
     assert_eq!(failed["plain_ready"], false);
     assert!(failed["next_try_at"].is_string());
+}
+
+/// WeCom has no room for more ways: who has none is passed over, one who has not even a row too, and each is told.
+#[tokio::test]
+async fn whom_visits_pass_over_is_told() {
+    let world = World::new().await;
+    let console = world.operator().await;
+    let two = [("mA", 1.0), ("mB", 1.0)];
+    world.pool(&console, "p1", &two).await;
+    let visits = json!({"slots_per_member": 0, "hold_seconds": 600});
+    let channel = json!({"name": "x", "pool": "p1", "visits": visits});
+    console.put("/channels/c1", channel).await.ok();
+    let limits = ledger::PlanLimits {
+        ways: 100,
+        batch: 100,
+        rest_ms: 1_000,
+    };
+    let ways = world.app().ledger.contact_ways();
+    let now_ms = world.app().now_ms();
+    ways.plan(&world.corp, limits, now_ms).await.unwrap();
+    let ask = async || {
+        let asked = ways.ask_next(&world.corp, 60_000, now_ms).await.unwrap();
+        asked.unwrap()
+    };
+    let (made, full) = (ask().await, ask().await);
+    ways.made(&world.corp, &made.way, 1, "cfg", None, now_ms)
+        .await
+        .unwrap();
+    ways.pictured(
+        &world.corp,
+        &made.way,
+        "http://qr",
+        b"png",
+        "image/png",
+        now_ms,
+    )
+    .await
+    .unwrap();
+    let refusal = ledger::Refusal {
+        errcode: Some(41045),
+        error: "as many as are allowed".to_owned(),
+        next_try_ms: now_ms + 3_600_000,
+        pauses_corp: true,
+        passes_over: Some(ledger::Refused::Corp),
+        ..ledger::Refusal::default()
+    };
+    ways.refused(&world.corp, &full.way, 1, &refusal)
+        .await
+        .unwrap();
+    let three = [("mA", 1.0), ("mB", 1.0), ("mC", 1.0)];
+    world.pool(&console, "p1", &three).await;
+    let corp = world.corp_app();
+    people::refresh(world.app(), corp).await.unwrap();
+    let stop = CancellationToken::new();
+    let slots = slots::run(Arc::clone(world.app()), Arc::clone(corp), stop.clone());
+    let slots = tokio::spawn(slots);
+    let told = eventually("it is told", async || {
+        let told = console.get("/channels/c1/contact-ways").await.ok();
+        let all = told["data"].as_array().unwrap().iter();
+        let all = all.map(|one| (one["member"].to_string(), one["passed_over"].clone()));
+        let all: BTreeMap<_, _> = all.collect();
+        (all.len() == 3).then_some(all)
+    })
+    .await;
+    let is_made = |name: &str| made.userid == name;
+    for name in ["mA", "mB", "mC"] {
+        assert_eq!(told[&format!("\"{name}\"")], !is_made(name), "{told:?}");
+    }
+    stop.cancel();
+    slots.await.unwrap();
 }
