@@ -32,6 +32,14 @@ local function parse_plan(text)
   return plan
 end
 
+-- The same plan, but for whom it avoids.
+local function avoiding(plan, avoid)
+  local head, rest = string.match(plan.text, '^([^\28]*)\28(.*)$')
+  head = string.match(head, '^[^\29]*\29[^\29]*')
+  if avoid ~= '' then head = head .. '\29' .. avoid end
+  return parse_plan(head .. '\28' .. rest)
+end
+
 -- The field of a pool with what stands behind it.
 local function split_plan(field)
   local pool_id, plan = string.match(field, '^([^\28]*)\28(.*)$')

@@ -107,14 +107,18 @@ local function wait(e, subject)
   set_patience(e, subject, true)
 end
 
+-- The turn that it took when it came.
+local function turn_of(e, subject)
+  local first = queues_for(e, 1)[1]
+  local at = call('ZSCORE', queue_key(first.pool, first.needs), waiting_name(e, subject, first.pool))
+  return tonumber(at or broken(subject .. ' does not wait'))
+end
+
 -- More steps are open: it stands in their queues, too, and has waited there as long as in the others.
 local function open_steps(e, subject, opened)
-  local list = queues_for(e, opened)
-  local first = list[1]
-  local at = call('ZSCORE', queue_key(first.pool, first.needs), waiting_name(e, subject, first.pool))
-    or broken(subject .. ' does not wait')
+  local list, at = queues_for(e, opened), turn_of(e, subject)
   for i = e.opened + 1, #list do
-    stand_in(e, subject, list[i], tonumber(at))
+    stand_in(e, subject, list[i], at)
     local p = pool(list[i].pool)
     if p then touch(p) end
   end

@@ -20,6 +20,29 @@ for i = 4, #ARGV, 6 do
   if string.find(ARGV[i], '\28', 1, true) then name = 'visit.2' end
 end
 
+-- One who waits and asks again avoids others than before: he stands in other queues, where he has waited as long, and is
+-- perhaps served at once.
+local function avoid_anew(e, subject, plan)
+  local avoid = plan and concat(plan.avoid, '\26') or ''
+  if avoid == (e.plan and concat(e.plan.avoid, '\26') or '') then return end
+  local at = turn_of(e, subject)
+  stop_waiting(e, subject)
+  if e.plan then
+    e.plan = avoiding(e.plan, avoid)
+  else
+    begin_route(e, plan)
+    e.opened = steps_due(e)
+  end
+  local list = queues_for(e, e.opened)
+  for i = 1, #list do
+    stand_in(e, subject, list[i], at)
+    local p = pool(list[i].pool)
+    if p then touch(p) end
+  end
+  set_patience(e, subject, true)
+  wake()
+end
+
 return operation(name, {}, function()
   local out = {}
 
@@ -35,6 +58,7 @@ return operation(name, {}, function()
         if e.member ~= '' then e.mark = count_again(known(e.member), e) end
         e.ends, list.dirty = now + e.hold, true
         end_at('h', subject, pool_id, e.ends)
+        if e.member == '' then avoid_anew(e, subject, plan) end
       end
       return 'AGAIN', e.id, e.member, e.slot or '', whole(e.ends or 0)
     end

@@ -16,7 +16,7 @@ impl Call<'_> {
             return Visited::NoPool;
         }
         if let Some(open) = self.open_in(&visit.subject, &visit.pool) {
-            return self.visit_again(&visit.subject, open);
+            return self.visit_again(visit, open);
         }
         let past = self
             .corp
@@ -72,9 +72,10 @@ impl Call<'_> {
         }
     }
 
-    /// The same visitor keeps what he has. Who waits keeps his place as long as he asks; a hold that is over and was
-    /// not swept yet begins anew.
-    fn visit_again(&mut self, subject: &SubjectKey, mut open: Open) -> Visited {
+    /// The same visitor keeps what he has. Who waits keeps his place as long as he asks, and avoids whom he avoids by now; a
+    /// hold that is over and was not swept yet begins anew.
+    fn visit_again(&mut self, visit: &Visit, mut open: Open) -> Visited {
+        let subject = &visit.subject;
         let is_due = |hold: &Hold| open.member.is_none() || hold.until_ms <= self.now_ms;
         if open.hold.as_ref().is_some_and(is_due) {
             if let Some(member) = open.member.clone() {
@@ -82,6 +83,10 @@ impl Call<'_> {
             }
             self.renew(subject, &mut open);
             self.put(subject, open.clone());
+            if open.member.is_none() {
+                self.avoid_anew(open, *subject, visit.plan.as_ref());
+                open = self.open_in(subject, &visit.pool).expect("it is there");
+            }
         }
         let hold = open.hold.as_ref();
         Visited::Again {

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Call, Corp, How, Open};
+use super::{Call, Corp, How, Open, Route};
 use crate::id::{PoolId, SubjectKey};
 use crate::outcome::{Answer, Woken, WokenHold};
+use crate::plan::Plan;
 
 /// A pool, and what is needed and who is avoided, as text.
 pub(super) type Queue = (PoolId, String);
@@ -136,13 +137,51 @@ impl Call<'_> {
         self.corp.queues.entry(queue).or_default().add(turn, waiter);
     }
 
+    /// The turn that it took when it came.
+    fn turn_of(&self, open: &Open, waiter: &Waiter) -> u64 {
+        let first = self.corp.queues.get(&open.queues(1)[0]);
+        first.expect("its queue").turn_of[waiter]
+    }
+
+    /// One who waits and asks again avoids others than before: he stands in other queues, where he has waited as long, and
+    /// is perhaps served at once.
+    pub(super) fn avoid_anew(&mut self, mut open: Open, subject: SubjectKey, plan: Option<&Plan>) {
+        let avoid = plan.map_or(&[][..], Plan::avoid);
+        let before = open.route.as_ref().map(|route| route.plan.avoid());
+        if avoid == before.unwrap_or_default() {
+            return;
+        }
+        let waiter = (subject, open.pool.clone());
+        let turn = self.turn_of(&open, &waiter);
+        self.stop_waiting(&open, &subject);
+        match &mut open.route {
+            Some(route) => {
+                let plan = route.plan.clone().avoiding(avoid.to_vec());
+                route.plan = plan.expect("another plan avoids as many");
+            }
+            none => {
+                *none = Route::begin(plan, self.now_ms);
+                if let Some(route) = none {
+                    route.opened = route.due(self.now_ms);
+                }
+            }
+        }
+        for queue in open.queues(open.opened()) {
+            if self.corp.pools.contains_key(&queue.0) {
+                self.touch(&queue.0);
+            }
+            self.stand_in(queue, turn, waiter.clone());
+        }
+        self.set_patience(&open, &subject, true);
+        self.put(&subject, open);
+        self.wake();
+    }
+
     /// More steps are open: it stands in their queues, too, and has waited there as long as in the others.
     pub(super) fn open_steps(&mut self, open: &mut Open, subject: SubjectKey, opened: usize) {
         let waiter = (subject, open.pool.clone());
         let before = open.opened();
-        let queues = open.queues(opened);
-        let first = self.corp.queues.get(&queues[0]).expect("its queue");
-        let turn = first.turn_of[&waiter];
+        let (queues, turn) = (open.queues(opened), self.turn_of(open, &waiter));
         for queue in &queues[before..] {
             self.stand_in(queue.clone(), turn, waiter.clone());
             self.touch(&queue.0);

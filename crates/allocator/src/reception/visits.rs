@@ -145,7 +145,7 @@ async fn decide(
     if let Some(seen) = standing
         .iter()
         .find(|open| open.pool == pool)
-        .and_then(|open| as_it_stands(open, now_ms))
+        .and_then(|open| as_it_stands(open, &corp.wayless.of(channel), now_ms))
     {
         return Ok(seen);
     }
@@ -218,8 +218,8 @@ async fn settings(app: &App, corp: &CorpApp, channel: &ChannelId) -> Option<(Poo
 }
 
 /// What he has, if it lasts: a hold that is over, or a place in the waiting list that he must ask for again, is for the
-/// script.
-fn as_it_stands(open: &AllocationView, now_ms: u64) -> Option<Visited> {
+/// script; so is one for which others are to be avoided by now.
+fn as_it_stands(open: &AllocationView, avoid: &[MemberId], now_ms: u64) -> Option<Visited> {
     let Some(hold) = &open.hold else {
         let member = open.member.clone()?;
         return Some(Visited::Met {
@@ -234,12 +234,19 @@ fn as_it_stands(open: &AllocationView, now_ms: u64) -> Option<Visited> {
             slot: hold.slot.clone(),
             until_ms: hold.until_ms,
         })),
-        None if hold.until_ms > now_ms + hold.hold_ms / 2 => Some(Visited::Waiting {
-            allocation: open.allocation,
-            until_ms: hold.until_ms,
-        }),
+        None if hold.until_ms > now_ms + hold.hold_ms / 2 && avoids(open) == avoid => {
+            Some(Visited::Waiting {
+                allocation: open.allocation,
+                until_ms: hold.until_ms,
+            })
+        }
         _ => None,
     }
+}
+
+fn avoids(open: &AllocationView) -> &[MemberId] {
+    let route = open.route.as_ref();
+    route.map_or(&[], |route| route.plan.avoid())
 }
 
 fn context(channel: &ChannelId, visitor: &Visitor) -> Context {

@@ -270,3 +270,34 @@ async fn many_are_avoided() {
     assert!(twin.credit("member-007").abs() < 1e-9);
     twin.compare().await;
 }
+
+/// Who waits and asks again avoids whom he avoids by now, and has waited as long as before: whoever came after him does not
+/// overtake him.
+#[tokio::test]
+async fn who_asks_again_avoids_others() {
+    let mut twin = three(FAIR).await;
+    twin.off(&["ma", "mb"]).await;
+    twin.cap("mc", 1).await;
+    assert_eq!(twin.come("v1", Some(avoiding(&["mc"]))).await, None);
+    assert_eq!(twin.come("v2", Some(avoiding(&["mc"]))).await, None);
+    // He can be shown by now: who asks again is given him at once, and who had not waited before stands behind.
+    assert_eq!(twin.come("v1", None).await, Some(member("mc")));
+    assert_eq!(twin.come("c2", None).await, None);
+    assert_eq!(twin.come("v2", None).await, None);
+    assert_eq!(woken(&twin.cap("mc", 2).await.woken), ["v2 mc"]);
+    twin.compare().await;
+    // The other way round: who waited for anybody avoids one, and stays before those who came later.
+    assert_eq!(twin.come("v3", Some(avoiding(&["ma"]))).await, None);
+    assert_eq!(twin.come("c2", Some(avoiding(&["mc"]))).await, None);
+    assert_eq!(woken(&twin.cap("mc", 3).await.woken), ["v3 mc"]);
+    twin.cap("ma", 1).await;
+    assert_eq!(woken(&twin.lease(&["ma"], twin.now * 2).await), ["c2 ma"]);
+    assert_eq!(twin.model.waiting(&pool("g")), []);
+    twin.compare().await;
+    // Who has somebody keeps him.
+    assert_eq!(
+        twin.come("v1", Some(avoiding(&["mc"]))).await,
+        Some(member("mc"))
+    );
+    twin.compare().await;
+}
