@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use allocation::{ChannelId, MemberId, PoolId, model::Corp};
+use allocation::{ChannelId, MemberId, PoolId, PresenceChange, model::Corp};
 use allocator::people::refresh;
 use allocator::reception::slots;
 use allocator::reception::visits::{Visited, Visitor, VisitorKind, Wanted, visit, way_of};
@@ -101,19 +101,34 @@ impl Stage {
 
     /// The member, and the way that is shown of him.
     async fn comes(&self, id: &str) -> (MemberId, Option<String>) {
-        let (app, corp) = (&self.world.app, self.world.corp_app());
-        let visitor = Visitor {
-            kind: VisitorKind::Cookie,
-            id: id.to_owned(),
-        };
-        let visited = visit(app, corp, &channel(), &visitor, Wanted::default()).await;
-        match visited.expect("a visit") {
+        match self.sees(id).await {
             Visited::Held(hold) => {
+                let (app, corp) = (&self.world.app, self.world.corp_app());
                 let way = way_of(app, corp, &channel(), &hold).await;
                 (hold.member, way)
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    async fn sees(&self, id: &str) -> Visited {
+        let visitor = Visitor {
+            kind: VisitorKind::Cookie,
+            id: id.to_owned(),
+        };
+        let (app, corp) = (&self.world.app, self.world.corp_app());
+        let visited = visit(app, corp, &channel(), &visitor, Wanted::default()).await;
+        visited.expect("a visit")
+    }
+
+    async fn off(&self, member: &str) {
+        let change = PresenceChange {
+            member: MemberId::new(member).expect("a member"),
+            lease_until_ms: 0,
+        };
+        let roster = &self.world.corp_app().roster;
+        let off = roster.presence(vec![change], "", None).await;
+        off.expect("Redis answers");
     }
 
     async fn credit(&self, member: &str) -> f64 {
@@ -163,6 +178,27 @@ async fn a_member_whom_wecom_refuses_is_given_nobody() {
     stage.passes_over(&[]).await;
     let got = stage.come("w", 30).await;
     assert!((10..=11).contains(&got["mb"]), "{got:?}");
+    stage.close().await;
+}
+
+/// Nobody else is there: a visitor waits rather than see nothing, and is given him when he can be shown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_given_him_when_he_can_be_shown() {
+    let stage = Stage::new(Options::default()).await;
+    stage.verified("mb", false);
+    stage.page(2).await;
+    stage.passes_over(&["mb"]).await;
+    for member in ["ma", "mc"] {
+        stage.off(member).await;
+    }
+    for _ in 0..2 {
+        assert!(matches!(stage.sees("v1").await, Visited::Waiting { .. }));
+    }
+    stage.verified("mb", true);
+    stage.page(3).await;
+    stage.passes_over(&[]).await;
+    let (member, way) = stage.comes("v1").await;
+    assert_eq!((member.as_str(), way.is_some()), ("mb", true));
     stage.close().await;
 }
 

@@ -100,7 +100,7 @@ struct Here {
     refused: u64,
     paused: bool,
     seen: adopt::Seen,
-    told: passed_over::Told,
+    wayless: passed_over::Here,
 }
 
 impl Here {
@@ -124,7 +124,7 @@ impl Here {
             self.count_at_ms = now_ms + COUNT_EVERY_MS;
         }
         if self.idle {
-            return passed_over::refresh(app, corp, &mut self.told, false, false).await;
+            return passed_over::refresh(app, corp, &mut self.wayless, false, false).await;
         }
         ways::refresh(app, corp).await?;
         // Closed: it is told when it is open.
@@ -136,7 +136,7 @@ impl Here {
             .await?;
         self.say_paused(corp, due.paused_until_ms);
         let no_room = self.refused > 0;
-        passed_over::refresh(app, corp, &mut self.told, due.passes_over, no_room).await?;
+        passed_over::refresh(app, corp, &mut self.wayless, due.passes_over, no_room).await?;
         let until = Instant::now() + TURN;
         let asking = due.ask && due.paused_until_ms.is_none();
         let asked = CancellationToken::new();

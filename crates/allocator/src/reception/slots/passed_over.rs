@@ -9,6 +9,7 @@ use std::{
 use allocation::{ChannelId, MAX_AVOIDED, MemberId};
 use ledger::PassedOver;
 use metrics::gauge;
+use tokio::time::Instant;
 
 use super::Error;
 use crate::app::{App, CorpApp};
@@ -29,9 +30,19 @@ impl Wayless {
     }
 }
 
+/// Where a corp with many members is full, to look takes long: it takes one part of so many of the time at most.
+const SHARE: u32 = 20;
+
+#[derive(Debug, Default)]
+pub(super) struct Here {
+    /// Not looked again before.
+    next: Option<Instant>,
+    told: Told,
+}
+
 /// What was said in the log: once each, until it is no longer so.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+struct Told {
     nobody_left: BTreeSet<ChannelId>,
     too_many: BTreeSet<ChannelId>,
 }
@@ -40,17 +51,23 @@ pub(super) struct Told {
 pub(super) async fn refresh(
     app: &App,
     corp: &CorpApp,
-    told: &mut Told,
+    here: &mut Here,
     refused: bool,
     no_room: bool,
 ) -> Result<(), Error> {
-    let found = if refused || no_room {
-        let ways = app.ledger.contact_ways();
-        ways.passed_over(&corp.id, no_room).await?
-    } else {
-        Vec::new()
-    };
-    take(corp, told, found);
+    if !refused && !no_room {
+        here.next = None;
+        take(corp, &mut here.told, Vec::new());
+        return Ok(());
+    }
+    let began = Instant::now();
+    if here.next.is_some_and(|next| began < next) {
+        return Ok(());
+    }
+    let ways = app.ledger.contact_ways();
+    let found = ways.passed_over(&corp.id, no_room).await?;
+    here.next = Some(began + began.elapsed() * SHARE);
+    take(corp, &mut here.told, found);
     Ok(())
 }
 
