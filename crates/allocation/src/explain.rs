@@ -138,7 +138,7 @@ pub struct Tie {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Waits {
     pub why: WaitsFor,
-    /// So many of the pool waited before it.
+    /// So many waited before it in its pool for the same.
     pub behind: usize,
 }
 
@@ -240,7 +240,7 @@ impl Watcher for Witness<'_> {
             left_out: turn.left_out.to_vec(),
             avoid: Vec::new(),
             now_ms: turn.now_ms,
-            behind: corp.n_waiting(turn.pool),
+            behind: corp.queue_len(turn.pool, ""),
             candidates: corp.candidates(turn.pool, turn.left_out, &[], &[], turn.now_ms),
             choice: None,
         });
@@ -257,6 +257,7 @@ impl Watcher for Witness<'_> {
     fn follows(&mut self, corp: &Corp, plan: &Plan) {
         if let (Some(under_way), Some(first)) = (&mut self.under_way, plan.steps().first()) {
             under_way.avoid = plan.avoid().to_vec();
+            under_way.behind = corp.queue_len(&first.pool, &plan.queue(first));
             under_way.look(corp, &first.pool, &first.needs);
         }
     }

@@ -258,7 +258,7 @@ fn payload(app: &App, corp: &CorpApp, entry: &LogEntry) -> Result<Payload, Error
     })
 }
 
-/// Nobody is left to ask: somebody should know.
+/// Nobody is left to ask, or somebody waited for too long: a person should know.
 fn for_a_person(corp: &CorpApp, entries: &[Entry]) {
     let changes = entries.iter().flat_map(|entry| &entry.changes);
     let count = changes
@@ -266,7 +266,7 @@ fn for_a_person(corp: &CorpApp, entries: &[Entry]) {
         .count();
     if count > 0 {
         counter!("paidan_undecided_total", "corp" => corp.id.to_string()).increment(count as u64);
-        tracing::warn!(corp = %corp.id, count, "no member accepted and nobody is left to ask: a person must decide");
+        tracing::warn!(corp = %corp.id, count, "customers wait for a person: nobody accepted them, or nobody served them in time; GET …/allocations?state=undecided");
     }
 }
 

@@ -90,6 +90,12 @@ impl Corp {
         self.queues_of(pool).map(|(_, list)| list.len()).sum()
     }
 
+    /// Those who could be served by the pool and wait for the same.
+    pub(crate) fn queue_len(&self, pool: &PoolId, queue: &str) -> usize {
+        let list = self.queues.get(&(pool.clone(), queue.to_owned()));
+        list.map_or(0, Waiting::len)
+    }
+
     /// Nobody who waited is handed out yet.
     pub(super) fn drips(&self, pool: &PoolId, now_ms: u64) -> bool {
         self.drips

@@ -23,7 +23,13 @@ use super::{
     welcome::WelcomeMessage,
     when::When,
 };
-use crate::{people, reception::routes as places};
+use crate::{
+    people,
+    reception::{
+        intake::{PLAIN_STATE, SLOT_STATE},
+        routes as places,
+    },
+};
 
 const MOST_STATES: usize = 100;
 /// A contact way's State has at most 30 characters, an acquisition link's at most 64 bytes.
@@ -47,7 +53,7 @@ struct PutChannel {
     /// The pool its customers go to.
     pool: String,
     /// The States that lead here, each at most 64 bytes. One that is taken out of the list still leads here: printed
-    /// posters outlive a change.
+    /// posters outlive a change. `pv.` and `pw.` begin States of our own.
     #[serde(default)]
     #[schema(max_items = 100)]
     states: Vec<String>,
@@ -305,6 +311,13 @@ fn check(wanted: &PutChannel) -> Result<NewChannel, Problem> {
             );
         }
         fields.bytes(&pointer, state, STATE_BYTES);
+        if state.starts_with(SLOT_STATE) || state.starts_with(PLAIN_STATE) {
+            fields.wrong(
+                &pointer,
+                "reserved_state",
+                format!("{SLOT_STATE} and {PLAIN_STATE} begin the States of contact ways that are made for public pages; take another one"),
+            );
+        }
         if !seen.insert(state) {
             fields.wrong(
                 &pointer,

@@ -91,7 +91,7 @@ struct TieView {
 struct WaitsView {
     /// `nobody_free`, `behind_others` (nobody overtakes one who waits), `leases_ending` (the next operation goes on).
     why: &'static str,
-    /// So many waited before it.
+    /// So many waited before it for the same.
     behind: usize,
 }
 

@@ -145,6 +145,9 @@ async fn reassign(
         .into_iter()
         .find(|open| open.allocation == row.id)
         .ok_or_else(not_open)?;
+    if open.hold.is_some() {
+        return Err(held());
+    }
     let named = open.member.iter().chain(&checked.to).cloned().collect();
     people::learn(&ctx.app, &ctx.corp, named).await;
     let userid = |member: &MemberId| ctx.corp.names.userid(member);
@@ -198,6 +201,7 @@ async fn reassign(
             people::learn(&ctx.app, &ctx.corp, member.iter().cloned().collect()).await;
             return Err(taken(member.as_ref().map(userid), epoch));
         }
+        // Held meanwhile, or ended.
         Reassigned::Unknown => return Err(not_open()),
         Reassigned::Nobody => {
             return Err(Problem::conflict(
@@ -281,6 +285,12 @@ async fn check(ctx: &Ctx, wanted: &Reassign) -> Result<Checked, Problem> {
         exclude,
         expect_member,
     })
+}
+
+/// Another member's code would be no use to the visitor, who looks at this one's.
+pub(super) fn held() -> Problem {
+    let detail = "It is a visit: the visitor sees this member's code and has not added him yet. DELETE …/visits/{allocation_id} ends it; when he opens the page again he is given somebody anew.";
+    Problem::conflict("held", detail)
 }
 
 pub(super) fn not_open() -> Problem {

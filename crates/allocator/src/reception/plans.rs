@@ -30,26 +30,32 @@ pub struct Asked<'a> {
 /// None: the pool alone serves whoever comes, which is quicker.
 pub fn plan(pool: &Pool, asked: &Asked<'_>) -> Option<Plan> {
     let steps = steps(&pool.routing, asked.pool, asked.needs);
-    made(&pool.routing, steps, preferred(pool, asked))
+    made(&pool.routing, steps, preferred(pool, asked), asked.avoid)
 }
 
-/// Of a request that had this plan, had its pool said this: it needs the same, and prefers the same members.
+/// Of a request that had this plan, had its pool said this: it needs the same, and prefers and avoids the same members.
 pub fn again(routing: &Routing, pool: &PoolId, was: Option<&Plan>) -> Option<Plan> {
     let first = was.and_then(|plan| plan.steps().first());
     let needs = first.map_or(&[][..], |step| &step.needs);
     let prefer = was.map_or_else(Vec::new, |plan| plan.prefer().to_vec());
-    made(routing, steps(routing, pool, needs), prefer)
+    let avoid = was.map_or(&[][..], Plan::avoid);
+    made(routing, steps(routing, pool, needs), prefer, avoid)
 }
 
-fn made(routing: &Routing, steps: Vec<Step>, prefer: Vec<MemberId>) -> Option<Plan> {
+fn made(
+    routing: &Routing,
+    steps: Vec<Step>,
+    prefer: Vec<MemberId>,
+    avoid: &[MemberId],
+) -> Option<Plan> {
     let person_after_ms = routing.person_after_seconds.map(|seconds| seconds * 1_000);
     let is_plain = steps.len() == 1 && steps.iter().all(|step| step.needs.is_empty());
-    if is_plain && prefer.is_empty() && person_after_ms.is_none() && asked.avoid.is_empty() {
+    if is_plain && prefer.is_empty() && person_after_ms.is_none() && avoid.is_empty() {
         return None;
     }
     // `steps` and `preferred` make nothing that cannot be followed, and nobody asks to avoid more than can be.
     let plan = Plan::new(prefer, steps, person_after_ms).ok()?;
-    plan.avoiding(asked.avoid.to_vec()).ok()
+    plan.avoiding(avoid.to_vec()).ok()
 }
 
 /// Where a subject of this pool may find a member, and from when on. No two are the same, the first begins at once, and

@@ -53,6 +53,10 @@ async fn a_channel_needs_a_pool_and_sane_fields() {
     for (body, pointer) in [
         (json!({"name": "x", "pool": "p9"}), "/pool"),
         (
+            json!({"name": "x", "pool": "p1", "states": ["pw.abcdefgh2345"]}),
+            "/states/0",
+        ),
+        (
             json!({"name": "x", "pool": "p1", "states": ["a", "a"]}),
             "/states/1",
         ),

@@ -243,7 +243,6 @@ async fn what_is_not_there_is_said_kindly() {
         &format!("/c/{CODE}/"),
         &format!("/c/{CODE}/more"),
         &format!("/c/{CODE}/status/more"),
-        "/favicon.ico",
         "/w/pv.unknown.png",
         "/w/pv.abcdefgh2345",
         "/w/pv.abcdefgh2345.jpg",

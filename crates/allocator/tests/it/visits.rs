@@ -524,6 +524,11 @@ async fn own_pages_ask_over_rest() {
     // It is found as soon as it was answered.
     let record = console.get(&format!("/visits/{id}")).await.ok();
     assert_eq!(record["ended_as"], json!(null));
+    let to = json!({"to": "mb", "expect_epoch": 0});
+    let moved = console
+        .post(&format!("/allocations/{id}/reassign"), to)
+        .await;
+    assert_eq!(moved.refused(), (409, "held".to_owned()));
     assert_eq!(record["channel"], "page");
     for _ in 0..2 {
         assert_eq!(console.delete(&format!("/visits/{id}")).await.status, 204);

@@ -283,21 +283,10 @@ async fn add(
         return Ok(());
     }
     let room = limits.ways.saturating_sub(row.number("ways")?);
-    let mut all: Vec<(u64, &Pair)> = Vec::new();
-    for (pair, n) in missing {
-        let first = match pair.kind {
-            WayKind::Plain => 0,
-            WayKind::Slot => pair.want - n + 1,
-        };
-        all.extend((first..first + n).map(|place| (place, *pair)));
-    }
-    all.sort_by(|(one, a), (other, b)| {
-        (one, &a.channel, &a.member).cmp(&(other, &b.channel, &b.member))
-    });
-    let lacking = all.len() as u64;
+    let lacking: u64 = missing.iter().map(|(_, n)| n).sum();
     planned.refused = lacking.saturating_sub(room);
     let fits = usize::try_from(room).unwrap_or(usize::MAX);
-    all.truncate(fits.min(limits.batch));
+    let all = first_places(missing, fits.min(limits.batch));
     planned.more |= (all.len() as u64) < lacking.min(room);
     let query = work
         .query(
@@ -318,6 +307,43 @@ async fn add(
     Ok(())
 }
 
+/// The first so many that are missing, by place. Of millions only those are looked at: a channel may want far more than there
+/// is room for.
+fn first_places<'p>(missing: &[(&'p Pair, u64)], n: usize) -> Vec<(u64, &'p Pair)> {
+    let mut by_first: Vec<(u64, u64, &Pair)> = missing
+        .iter()
+        .map(|(pair, n)| match pair.kind {
+            WayKind::Plain => (0, *n, *pair),
+            WayKind::Slot => (pair.want - n + 1, pair.want + 1, *pair),
+        })
+        .collect();
+    by_first.sort_by(|(one, _, a), (other, _, b)| {
+        (one, &a.channel, &a.member).cmp(&(other, &b.channel, &b.member))
+    });
+    let mut rest = by_first.into_iter().peekable();
+    let (mut all, mut open): (Vec<(u64, &Pair)>, Vec<(u64, &Pair)>) = (Vec::new(), Vec::new());
+    let mut place = 0;
+    while all.len() < n && (!open.is_empty() || rest.peek().is_some()) {
+        if open.is_empty()
+            && let Some((first, ..)) = rest.peek()
+        {
+            place = *first;
+        }
+        while let Some((_, end, pair)) = rest.next_if(|(first, ..)| *first <= place) {
+            open.push((end, pair));
+        }
+        open.retain(|(end, _)| *end > place);
+        open.sort_by(|(_, a), (_, b)| (&a.channel, &a.member).cmp(&(&b.channel, &b.member)));
+        all.extend(
+            open.iter()
+                .map(|(_, pair)| (place, *pair))
+                .take(n - all.len()),
+        );
+        place += 1;
+    }
+    all
+}
+
 /// A State that nobody has had: `pv.` for a slot, `pw.` for a plain way.
 fn new_state(kind: WayKind) -> String {
     let head = match kind {
@@ -325,4 +351,42 @@ fn new_state(kind: WayKind) -> String {
         WayKind::Plain => "pw.",
     };
     format!("{head}{}", crate::text::random(12))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(member: &str, kind: WayKind, want: u64) -> Pair {
+        Pair {
+            channel: ChannelId::new("page").unwrap(),
+            member: MemberId::new(member).unwrap(),
+            kind,
+            want,
+            live: 0,
+        }
+    }
+
+    #[test]
+    fn everybody_gets_his_first_before_anybody_gets_a_second() {
+        let pairs = [
+            (pair("mc", WayKind::Slot, 1_000_000), 1_000_000),
+            (pair("ma", WayKind::Slot, 3), 2),
+            (pair("mb", WayKind::Slot, 9), 1),
+            (pair("mb", WayKind::Plain, 1), 1),
+        ];
+        let missing: Vec<(&Pair, u64)> = pairs.iter().map(|(pair, n)| (pair, *n)).collect();
+        let first = |n| {
+            let all = first_places(&missing, n);
+            let all = all
+                .iter()
+                .map(|(place, pair)| format!("{}{place}", pair.member));
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(first(7), ["mb0", "mc1", "ma2", "mc2", "ma3", "mc3", "mc4"]);
+        assert_eq!(first(10)[7..], ["mc5", "mc6", "mc7"]);
+        assert_eq!(first(12)[9..], ["mc8", "mb9", "mc9"]);
+        assert_eq!(first(0), [""; 0]);
+        assert_eq!(first_places(&missing[1..3], 9).len(), 3);
+    }
 }
