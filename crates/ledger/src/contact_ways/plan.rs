@@ -321,7 +321,8 @@ fn first_places<'p>(missing: &[(&'p Pair, u64)], n: usize) -> Vec<(u64, &'p Pair
         (one, &a.channel, &a.member).cmp(&(other, &b.channel, &b.member))
     });
     let mut rest = by_first.into_iter().peekable();
-    let (mut all, mut open): (Vec<(u64, &Pair)>, Vec<(u64, &Pair)>) = (Vec::new(), Vec::new());
+    let mut all: Vec<(u64, &Pair)> = Vec::new();
+    let mut open: Vec<(u64, &Pair)> = Vec::new();
     let mut place = 0;
     while all.len() < n && (!open.is_empty() || rest.peek().is_some()) {
         if open.is_empty()
