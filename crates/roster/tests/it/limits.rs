@@ -10,7 +10,11 @@ use crate::support::*;
 const FAIR: Strategy = Strategy::WeightedRoundRobin;
 const DAY: u64 = 24 * HOUR;
 
-fn limits(at_a_time: Option<u32>, per_hour: Option<u32>, per_day: Option<u32>) -> Limits {
+pub(crate) fn limits(
+    at_a_time: Option<u32>,
+    per_hour: Option<u32>,
+    per_day: Option<u32>,
+) -> Limits {
     Limits {
         at_a_time,
         per_hour,
@@ -18,7 +22,11 @@ fn limits(at_a_time: Option<u32>, per_hour: Option<u32>, per_day: Option<u32>) -
     }
 }
 
-fn limited(pool_name: &str, version: u64, members: &[(&str, &str, Limits)]) -> PoolConfig {
+pub(crate) fn limited(
+    pool_name: &str,
+    version: u64,
+    members: &[(&str, &str, Limits)],
+) -> PoolConfig {
     let weights: Vec<_> = members
         .iter()
         .map(|(name, text, _)| (*name, *text))
@@ -30,7 +38,12 @@ fn limited(pool_name: &str, version: u64, members: &[(&str, &str, Limits)]) -> P
 }
 
 impl Twin {
-    async fn limit(&mut self, name: &str, limits: Limits, day_end_ms: u64) -> MemberChange {
+    pub(crate) async fn limit(
+        &mut self,
+        name: &str,
+        limits: Limits,
+        day_end_ms: u64,
+    ) -> MemberChange {
         let change = SetMember {
             member: member(name),
             limits,
@@ -44,7 +57,7 @@ impl Twin {
         }
     }
 
-    fn given(&self, name: &str) -> Given {
+    pub(crate) fn given(&self, name: &str) -> Given {
         let mut members = self.model.members();
         let view = members.find(|view| view.member == member(name)).unwrap();
         view.given.unwrap().at(self.now)

@@ -4,6 +4,7 @@
 
 mod avoided;
 mod bounds;
+mod clock;
 mod close;
 mod cluster;
 mod crash;

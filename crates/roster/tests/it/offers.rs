@@ -14,7 +14,7 @@ use crate::support::*;
 const FAIR: Strategy = Strategy::WeightedRoundRobin;
 const ACCEPT: u64 = 30_000;
 
-fn asking(name: &str, version: u64, members: &[&str], tries: u32) -> PoolConfig {
+pub(crate) fn asking(name: &str, version: u64, members: &[&str], tries: u32) -> PoolConfig {
     let members: Vec<(&str, &str)> = members.iter().map(|member| (*member, "1")).collect();
     let rule = OfferRule {
         accept_ms: ACCEPT,
@@ -25,7 +25,7 @@ fn asking(name: &str, version: u64, members: &[&str], tries: u32) -> PoolConfig 
 
 impl Twin {
     /// The member who is asked about the subject now, and in which turn; None: a person must decide, or it waits.
-    fn asked(&self, subject_name: &str) -> (Option<String>, u64) {
+    pub(crate) fn asked(&self, subject_name: &str) -> (Option<String>, u64) {
         let mut all = self.model.allocations();
         let open = all.find(|open| open.subject == subject(subject_name));
         let open = open.expect("it is open");
@@ -52,7 +52,7 @@ impl Twin {
         }
     }
 
-    async fn reclaim(&mut self, limit: u32) -> Vec<Reclaimed> {
+    pub(crate) async fn reclaim(&mut self, limit: u32) -> Vec<Reclaimed> {
         match self.apply(Op::Reclaim { limit }).await.answer {
             Answer::Reclaimed(reclaimed) => reclaimed,
             other => panic!("{other:?}"),

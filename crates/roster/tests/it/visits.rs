@@ -64,7 +64,7 @@ impl Twin {
         }
     }
 
-    async fn visit(&mut self, visitor: &str) -> Visited {
+    pub(crate) async fn visit(&mut self, visitor: &str) -> Visited {
         self.visits(vec![visit(visitor)]).await.remove(0)
     }
 
@@ -85,7 +85,7 @@ impl Twin {
         }
     }
 
-    async fn expire(&mut self) -> Vec<Expired> {
+    pub(crate) async fn expire(&mut self) -> Vec<Expired> {
         match self.apply(Op::Expire { limit: 256 }).await.answer {
             Answer::Expired { expired, .. } => expired,
             other => panic!("{other:?}"),
