@@ -5,12 +5,12 @@
 //! and after, so that of two writers at once the later one's word stands.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
-use allocation::{MemberId, PoolConfig, PoolId, ScheduleId, SetSkills, Skill, model::MemberView};
+use allocation::{MemberId, PoolConfig, PoolId, ScheduleId};
 use ledger::{Member, NewPool, Pool, PoolVersion};
 use metrics::counter;
 use tokio_util::sync::CancellationToken;
@@ -25,10 +25,13 @@ use crate::{
 pub mod hours;
 pub(crate) mod limits;
 mod reading;
+mod telling;
 
 use hours::Zone;
 use limits::Days;
 pub use reading::{default_pool, look_again, refresh};
+pub use telling::tell_member;
+use telling::{tell_members, tell_members_of};
 
 /// Between two comparisons of everything, however often a pool is missed.
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
@@ -234,21 +237,10 @@ pub struct Synced {
 /// The same at a time that is passed in; None asks the clocks.
 pub async fn sync_at(app: &App, corp: &CorpApp, now_ms: Option<u64>) -> Result<Synced, Error> {
     let members = app.ledger.members().all(&corp.id).await?;
-    let ids: Vec<MemberId> = members.iter().map(|member| member.member.clone()).collect();
-    let views = corp.roster.members(&ids).await?;
-    let views: HashMap<&MemberId, &MemberView> =
-        views.iter().map(|view| (&view.member, view)).collect();
     let at_ms = now_ms.unwrap_or_else(|| app.now_ms());
     let days = Days::of(app, corp, &members, at_ms).await?;
-    let skills = corp.roster.skills(&ids).await?;
-    let mut told = 0;
-    for (member, skills) in members.iter().zip(&skills) {
-        let differs = days.differs(member, views.get(&member.member).copied());
-        if differs || member.skills != *skills {
-            tell_member_at(app, corp, &member.member, now_ms).await?;
-            told += 1;
-        }
-    }
+    let day_end_ms = members.iter().filter_map(|member| days.end(member)).min();
+    let mut told = tell_members(app, corp, members, now_ms).await?;
     let pools = app.ledger.pools().versions(&corp.id).await?;
     let ids: Vec<PoolId> = pools.iter().map(|pool| pool.id.clone()).collect();
     let there = corp.roster.pool_versions(&ids).await?;
@@ -261,7 +253,6 @@ pub async fn sync_at(app: &App, corp: &CorpApp, now_ms: Option<u64>) -> Result<S
     if told > 0 {
         counter!("paidan_people_told_total", "corp" => corp.id.to_string()).increment(told as u64);
     }
-    let day_end_ms = members.iter().filter_map(|member| days.end(member)).min();
     Ok(Synced { told, day_end_ms })
 }
 
@@ -271,48 +262,6 @@ fn pool_differs(pool: &PoolVersion, there: Option<roster::PoolVersion>) -> bool 
         None => !pool.deleted,
         Some(there) => there.version < pool.version || there.removed != pool.deleted,
     }
-}
-
-/// Tells Redis a member's limits, block and skills.
-pub async fn tell_member(app: &App, corp: &CorpApp, member: &MemberId) -> Result<(), Error> {
-    tell_member_at(app, corp, member, None).await
-}
-
-async fn tell_member_at(
-    app: &App,
-    corp: &CorpApp,
-    member: &MemberId,
-    now_ms: Option<u64>,
-) -> Result<(), Error> {
-    let mut known = app.ledger.members().get(&corp.id, member).await?;
-    while let Some(now) = known {
-        corp.names.spell(member, &now.userid);
-        let at_ms = now_ms.unwrap_or_else(|| app.now_ms());
-        let change = limits::change_of_limits(app, corp, &now, at_ms).await?;
-        corp.roster.set_member(change, &payload(), now_ms).await?;
-        tell_skills(corp, &now, now_ms).await?;
-        corp.log_grew.notify_one();
-        let after = app.ledger.members().get(&corp.id, member).await?;
-        known = after.filter(|after| {
-            after.version != now.version || after.is_counted_in_pool != now.is_counted_in_pool
-        });
-    }
-    Ok(())
-}
-
-/// Nothing is told of those whose skills Redis knows, as most have none. Whoever tells an older word than this one's reads
-/// the ledger once more afterwards, and corrects it.
-async fn tell_skills(corp: &CorpApp, member: &Member, now_ms: Option<u64>) -> Result<(), Error> {
-    let id = std::slice::from_ref(&member.member);
-    let known: Option<BTreeSet<Skill>> = corp.roster.skills(id).await?.pop();
-    if known.unwrap_or_default() != member.skills {
-        let change = SetSkills {
-            member: member.member.clone(),
-            skills: member.skills.clone(),
-        };
-        corp.roster.set_skills(change, &payload(), now_ms).await?;
-    }
-    Ok(())
 }
 
 /// Tells Redis a pool, and before it the members whose limits and blocks Redis does not know.
@@ -369,34 +318,6 @@ pub(crate) fn config_of(
         .with_limits(content.limits)
         .with_offers(content.offers)
         .with_drip(drip_ms))
-}
-
-async fn tell_members_of(
-    app: &App,
-    corp: &CorpApp,
-    pool: &Pool,
-    now_ms: Option<u64>,
-) -> Result<(), Error> {
-    let ids: Vec<MemberId> = pool
-        .members
-        .iter()
-        .map(|member| member.member.clone())
-        .collect();
-    let members = app.ledger.members().get_many(&corp.id, &ids).await?;
-    let views = corp.roster.members(&ids).await?;
-    let views: HashMap<&MemberId, &MemberView> =
-        views.iter().map(|view| (&view.member, view)).collect();
-    let at_ms = now_ms.unwrap_or_else(|| app.now_ms());
-    let days = Days::of(app, corp, &members, at_ms).await?;
-    let ids: Vec<MemberId> = members.iter().map(|member| member.member.clone()).collect();
-    let skills = corp.roster.skills(&ids).await?;
-    for (member, skills) in members.iter().zip(&skills) {
-        let differs = days.differs(member, views.get(&member.member).copied());
-        if differs || member.skills != *skills {
-            tell_member_at(app, corp, &member.member, now_ms).await?;
-        }
-    }
-    Ok(())
 }
 
 /// In the corp's log it says that configuration was told, not who changed it: that is in the audit.

@@ -1,12 +1,14 @@
 //! Why an allocation came to whom it came to, from the log alone.
 
+use std::{cmp::Ordering, collections::BTreeMap};
+
 use allocation::{
-    AllocationId, MemberId, Skill,
-    explain::{self, Explanation},
+    AllocationId, MAX_MEMBERS, MemberId, Skill,
+    explain::{self, Considered, Explanation},
 };
 use ledger::Allocation;
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
@@ -14,9 +16,9 @@ use super::{
     access::{Ctx, Viewer},
     allocations::AllocationPath,
     docs::Refusals,
-    extract::Path,
+    extract::{Path, Query},
     problem::Problem,
-    validate::JsonWeight,
+    validate::{Fields, JsonWeight},
     when::When,
 };
 use crate::{
@@ -24,8 +26,30 @@ use crate::{
     people,
 };
 
+/// Of each decision, if nobody asks for more.
+pub(super) const USUAL_CANDIDATES: usize = 200;
+
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(get))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct ExplanationQuery {
+    /// At most so many candidates of each decision are shown; 200 without it.
+    #[param(minimum = 1, maximum = 10_000)]
+    candidates: Option<u64>,
+}
+
+impl ExplanationQuery {
+    fn most(&self) -> Result<usize, Problem> {
+        let mut fields = Fields::default();
+        fields.range("query:candidates", self.candidates, 1..=MAX_MEMBERS as u64);
+        fields.check()?;
+        let most = self.candidates.and_then(|most| usize::try_from(most).ok());
+        Ok(most.unwrap_or(USUAL_CANDIDATES))
+    }
 }
 
 /// Every decision about one allocation, in order.
@@ -73,7 +97,12 @@ pub(super) struct DecisionView {
     tie: Option<TieView>,
     #[schema(required)]
     waits: Option<WaitsView>,
-    /// All members of the pool that served, at that moment.
+    /// So many members the pool that served had.
+    members: usize,
+    /// So many of them could not be chosen, by the first filter that kept them out.
+    kept_out: BTreeMap<&'static str, usize>,
+    /// Members of the pool that served, at that moment: all of them, by id; or, if they are more than are shown, the chosen
+    /// one, then those who were next, then those who were kept out.
     candidates: Vec<CandidateView>,
 }
 
@@ -124,27 +153,34 @@ struct CandidateView {
 
 /// Why it came to whom it came to: the corp's log is folded again up to each decision, and what the rules saw there is
 /// shown, with everybody who was not chosen. The same allocation gives the same answer as long as nothing more is decided
-/// about it. At most 200,000 entries of the log are folded (422 `too_many_entries`); where the log is not whole nothing is
+/// about it. Of a large pool the nearest are shown (`candidates`). At most 200,000 entries of the log are folded (422 `too_many_entries`); where the log is not whole nothing is
 /// said (409 `log_incomplete`).
 #[utoipa::path(get, path = "/allocations/{allocation_id}/explanation", tag = "reports",
-    operation_id = "explain_allocation", params(("allocation_id" = String, Path)),
+    operation_id = "explain_allocation", params(("allocation_id" = String, Path), ExplanationQuery),
     responses((status = 200, body = ExplanationView), Refusals))]
 async fn get(
     Viewer(ctx): Viewer,
     Path(path): Path<AllocationPath>,
+    Query(query): Query<ExplanationQuery>,
 ) -> Result<axum::Json<ExplanationView>, Problem> {
+    let most = query.most()?;
     let row = path.find(&ctx).await?;
     let (found, complete) = decisions(&ctx, &row).await?;
-    let members = found.iter().flat_map(|one| &one.candidates);
+    let found: Vec<(Explanation, Whole)> =
+        found.into_iter().map(|one| shortened(one, most)).collect();
+    let members = found.iter().flat_map(|(one, _)| &one.candidates);
     let mut members: Vec<MemberId> = members.map(|one| one.member.clone()).collect();
-    members.extend(found.iter().filter_map(|one| one.chosen.clone()));
+    members.extend(found.iter().filter_map(|(one, _)| one.chosen.clone()));
     members.sort();
     members.dedup();
     people::learn(&ctx.app, &ctx.corp, members).await;
     Ok(axum::Json(ExplanationView {
         allocation_id: row.id.to_string(),
         complete,
-        decisions: found.into_iter().map(|one| view(&ctx, one)).collect(),
+        decisions: found
+            .into_iter()
+            .map(|(one, whole)| view(&ctx, one, whole))
+            .collect(),
     }))
 }
 
@@ -209,7 +245,41 @@ fn is_too_far(error: &history::Error) -> bool {
     )
 }
 
-pub(super) fn view(ctx: &Ctx, found: Explanation) -> DecisionView {
+/// Of all who were considered, also of those who are not shown.
+pub(super) struct Whole {
+    members: usize,
+    kept_out: BTreeMap<&'static str, usize>,
+}
+
+/// With at most so many candidates.
+pub(super) fn shortened(mut found: Explanation, most: usize) -> (Explanation, Whole) {
+    let mut whole = Whole {
+        members: found.candidates.len(),
+        kept_out: BTreeMap::new(),
+    };
+    for filter in found.candidates.iter().filter_map(|one| one.filter) {
+        *whole.kept_out.entry(filter.as_str()).or_default() += 1;
+    }
+    if whole.members > most {
+        let chosen = found.chosen.as_ref();
+        let is_other = |one: &Considered| chosen != Some(&one.member);
+        found.candidates.sort_by(|one, other| {
+            let first = is_other(one).cmp(&is_other(other));
+            first.then_with(|| nearness(one, other))
+        });
+        found.candidates.truncate(most);
+    }
+    (found, whole)
+}
+
+/// Who could be chosen comes first, and of those who was next; ids decide between equals, as the sort keeps their order.
+fn nearness(one: &Considered, other: &Considered) -> Ordering {
+    let claim = |one: &Considered| one.due_in.or(one.load_per_weight).unwrap_or(f64::MAX);
+    let kept_out = one.filter.is_some().cmp(&other.filter.is_some());
+    kept_out.then_with(|| claim(one).total_cmp(&claim(other)))
+}
+
+pub(super) fn view(ctx: &Ctx, found: Explanation, whole: Whole) -> DecisionView {
     let userid = |member: &MemberId| ctx.corp.names.userid(member);
     let candidates = found.candidates.iter().map(|one| CandidateView {
         member: userid(&one.member),
@@ -241,6 +311,66 @@ pub(super) fn view(ctx: &Ctx, found: Explanation) -> DecisionView {
             why: waits.why.as_str(),
             behind: waits.behind,
         }),
+        members: whole.members,
+        kept_out: whole.kept_out,
         candidates: candidates.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allocation::{PoolId, Strategy, Weight, explain::What};
+
+    use super::*;
+
+    fn considered(name: &str, due_in: f64, filter: Option<explain::Filter>) -> Considered {
+        Considered {
+            member: MemberId::new(name).unwrap(),
+            weight: Weight::ONE,
+            load: 0,
+            load_per_weight: None,
+            credit_before: Some(0.0),
+            credit_after: None,
+            due_in: filter.is_none().then_some(due_in),
+            filter,
+        }
+    }
+
+    #[test]
+    fn of_many_the_chosen_one_and_who_was_next_are_shown() {
+        let found = Explanation {
+            seq: 1,
+            at_ms: 0,
+            op: "decide.2",
+            what: What::Decided,
+            pool: PoolId::new("p").unwrap(),
+            source: None,
+            needs: Vec::new(),
+            pool_version: Some(1),
+            strategy: Some(Strategy::WeightedRoundRobin),
+            chosen: Some(MemberId::new("md").unwrap()),
+            rules: Vec::new(),
+            tie: None,
+            waits: None,
+            candidates: vec![
+                considered("ma", 0.0, Some(explain::Filter::Away)),
+                considered("mb", 3.0, None),
+                considered("mc", 1.0, None),
+                considered("md", 2.0, None),
+                considered("me", 1.0, None),
+            ],
+        };
+        let names = |most| {
+            let (found, whole) = shortened(found.clone(), most);
+            assert_eq!((whole.members, whole.kept_out["away"]), (5, 1));
+            let members = found
+                .candidates
+                .into_iter()
+                .map(|one| one.member.to_string());
+            members.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(5), "ma mb mc md me");
+        assert_eq!(names(4), "md mc me mb");
+        assert_eq!(names(1), "md");
     }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allocation::{ChannelId, Limits, MemberId, PoolId, ScheduleId};
-use ledger::{Draft, Member, NewPool};
+use allocation::{ChannelId, Limits, MemberId, PoolId, ScheduleId, Skill, Step};
+use ledger::{Channel, Draft, Member, NewPool};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -16,8 +16,12 @@ use super::{
     extract::Path,
     pools,
     problem::Problem,
+    routing,
 };
-use crate::people::hours::{plan, schedule::State};
+use crate::{
+    people::hours::{plan, schedule::State},
+    reception::plans,
+};
 
 /// That are told.
 const MOST: usize = 500;
@@ -43,7 +47,8 @@ struct FindingView {
     pointer: String,
     /// Errors: `unknown_member`, `unknown_pool`, `too_many_weights`, `base_moved` (publish it with `overwrite`, or PUT it with the new
     /// `base_version`), `pool_deleted`, `channel_has_visits` (a public page cannot lead to a pool that asks its members). Warnings: `no_members`, `all_weights_zero`, `nobody_works` (nobody with a weight can ever be
-    /// given anybody), `member_blocked`, `never_opens`, `limit_zero`, `unchanged`.
+    /// given anybody), `nobody_can` (a channel needs skills that nobody has who would serve its customers, now or after a
+    /// wait), `member_blocked`, `never_opens`, `limit_zero`, `unchanged`.
     code: &'static str,
     message: String,
 }
@@ -72,6 +77,7 @@ async fn validate(
     findings.pages(&ctx, &draft).await?;
     findings.fallbacks(&ctx, &draft.content).await?;
     findings.content(&ctx, &draft.content).await?;
+    findings.skills(&ctx, &draft).await?;
     let mut findings = findings.0;
     findings.sort_by_key(|finding| finding.level);
     let more = findings.len() > MOST;
@@ -162,6 +168,29 @@ impl Findings {
         Ok(())
     }
 
+    /// Channels that lead to it and need what nobody can do.
+    async fn skills(&mut self, ctx: &Ctx, draft: &Draft) -> Result<(), Problem> {
+        let channels = ctx.app.ledger.channels().all(ctx.id()).await?.into_iter();
+        let leads = channels.filter(|one| one.pool == draft.pool && !one.needs.is_empty());
+        let leads: Vec<Channel> = leads.collect();
+        if leads.is_empty() || draft.content.members.is_empty() {
+            return Ok(());
+        }
+        let able = Able::of(ctx, draft).await?;
+        for channel in leads {
+            let steps = plans::steps(&draft.content.routing, &draft.pool, &channel.needs);
+            if !steps.iter().any(|step| able.serve(step)) {
+                let needs = routing::names(&channel.needs).join(", ");
+                let message = format!(
+                    "the channel {} needs {needs}; nobody who would serve its customers can do that, and they wait",
+                    channel.id
+                );
+                self.warning("/content/members", "nobody_can", message);
+            }
+        }
+        Ok(())
+    }
+
     async fn content(&mut self, ctx: &Ctx, content: &NewPool) -> Result<(), Problem> {
         if let Some(message) = pools::too_many_weights(content) {
             self.error("/content/members", "too_many_weights", message);
@@ -230,6 +259,51 @@ impl Findings {
                 self.warning(format!("{place}/{name}"), "limit_zero", message);
             }
         }
+    }
+}
+
+/// What members of the draft and of its fallbacks can do; of those with a weight.
+struct Able(BTreeMap<PoolId, Vec<BTreeSet<Skill>>>);
+
+impl Able {
+    async fn of(ctx: &Ctx, draft: &Draft) -> Result<Self, Problem> {
+        let others = draft.content.routing.fallbacks.iter();
+        let others: Vec<PoolId> = others.map(|one| one.pool.clone()).collect();
+        let others = ctx.app.ledger.pools().get_many(ctx.id(), &others).await?;
+        let mut members: BTreeMap<PoolId, BTreeSet<MemberId>> = BTreeMap::new();
+        for pool in others {
+            let places = pool.members.into_iter();
+            let places = places.filter(|place| !place.weight.is_zero());
+            members.insert(pool.id, places.map(|place| place.member).collect());
+        }
+        let own = draft.content.members.iter();
+        let own = own.filter(|(_, weight)| !weight.is_zero());
+        members.insert(draft.pool.clone(), own.map(|(id, _)| id.clone()).collect());
+        let ids: BTreeSet<MemberId> = members.values().flatten().cloned().collect();
+        let ids: Vec<MemberId> = ids.into_iter().collect();
+        let known = ctx.app.ledger.members().get_many(ctx.id(), &ids).await?;
+        let skills: BTreeMap<MemberId, BTreeSet<Skill>> = known
+            .into_iter()
+            .map(|member| (member.member, member.skills))
+            .collect();
+        let of = |ids: BTreeSet<MemberId>| {
+            ids.iter()
+                .filter_map(|id| skills.get(id).cloned())
+                .collect()
+        };
+        Ok(Self(
+            members
+                .into_iter()
+                .map(|(pool, ids)| (pool, of(ids)))
+                .collect(),
+        ))
+    }
+
+    /// Somebody could.
+    fn serve(&self, step: &Step) -> bool {
+        let members = self.0.get(&step.pool);
+        let mut members = members.into_iter().flatten();
+        members.any(|skills| step.needs.iter().all(|need| skills.contains(need)))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::RangeInclusive,
+    time::Duration,
 };
 
 use allocation::{
@@ -377,14 +378,21 @@ impl PoolPath {
     }
 }
 
-/// Redis is told at once. If it cannot be, the loop in `people` does it: the change itself is safe.
+/// Redis is told at once. If it cannot be, or not within half of the time of a request, the loop in `people` does it: the
+/// change itself is safe, and whoever made it gets his answer.
 pub(super) async fn tell(ctx: &Ctx, id: &PoolId) {
-    // How it routes is in this process's memory, as channels are: the others know it with their next comparison.
-    if let Err(error) = people::refresh(&ctx.app, &ctx.corp).await {
-        tracing::warn!(corp = %ctx.id(), pool = %id, error = %error, "pools are read anew later");
-    }
-    if let Err(error) = people::tell_pool(&ctx.app, &ctx.corp, id).await {
-        tracing::warn!(corp = %ctx.id(), pool = %id, error = %error, "Redis learns of the pool later");
+    let telling = async {
+        // How it routes is in this process's memory, as channels are: the others know it with their next comparison.
+        if let Err(error) = people::refresh(&ctx.app, &ctx.corp).await {
+            tracing::warn!(corp = %ctx.id(), pool = %id, error = %error, "pools are read anew later");
+        }
+        if let Err(error) = people::tell_pool(&ctx.app, &ctx.corp, id).await {
+            tracing::warn!(corp = %ctx.id(), pool = %id, error = %error, "Redis learns of the pool later");
+        }
+    };
+    let longest = Duration::from_millis(ctx.app.config.http.timeout_ms / 2);
+    if tokio::time::timeout(longest, telling).await.is_err() {
+        tracing::warn!(corp = %ctx.id(), pool = %id, "Redis learns of the whole pool later");
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     access::{Ctx, Operator},
     docs::Refusals,
     drafts::DraftPath,
-    explanation::{self, DecisionView},
+    explanation::{self, DecisionView, USUAL_CANDIDATES},
     extract::{Json, MaybeJson, Path},
     operations::{self, OperationView},
     pools::{self, PoolPath},
@@ -292,9 +292,10 @@ async fn decide(
     let tried = tried.await.map_err(|error| Problem::internal(&error))?;
     let mut tried = tried.map_err(|error| Problem::internal(&error))?;
     let found = tried.pop().ok_or_else(|| Problem::not_found("pool"))?;
+    let (found, whole) = explanation::shortened(found, USUAL_CANDIDATES);
     let members = found.candidates.iter().map(|one| one.member.clone());
     people::learn(&ctx.app, &ctx.corp, members.collect()).await;
-    let mut explanation = explanation::view(&ctx, found);
+    let mut explanation = explanation::view(&ctx, found, whole);
     explanation.policy = None;
     Ok(axum::Json(TriedView {
         member: explanation.chosen.clone(),

@@ -12,6 +12,10 @@ use crate::{
     reception::intake::{Pair, Step},
 };
 
+/// Requests in one call for which a member must have skills. Each of them may have every member of a pool written, and Redis
+/// serves nobody else until the call is over.
+const MOST_CHOOSY: usize = 8;
+
 /// The steps of one batch. Requests and closings gather until one touches a subject of the other kind: their order
 /// matters only there.
 #[derive(Default)]
@@ -22,6 +26,22 @@ pub(super) struct Turn {
     closings: Vec<(Closing, Pair, Origin)>,
     outcomes: Vec<Outcome>,
     pub(super) marks: Marks,
+}
+
+/// So many of these requests, from the first on, go into one call.
+fn in_one_call(requests: &[Request]) -> usize {
+    let is_choosy = |request: &Request| {
+        let mut steps = request.plan.iter().flat_map(|plan| plan.steps());
+        steps.any(|step| !step.needs.is_empty())
+    };
+    let choosy = requests.iter().enumerate();
+    let mut choosy = choosy.filter(|(_, request)| is_choosy(request));
+    choosy.nth(MOST_CHOOSY).map_or(requests.len(), |(at, _)| at)
+}
+
+fn take<T>(of: &mut Vec<T>, n: usize) -> Vec<T> {
+    let rest = of.split_off(n);
+    std::mem::replace(of, rest)
 }
 
 /// Nothing but the order of time says whose visit it was, or nothing at all.
@@ -143,10 +163,20 @@ impl Turn {
     }
 
     async fn decide(&mut self, corp: &CorpApp) -> Result<(), Error> {
-        if self.requests.is_empty() {
-            return Ok(());
+        while !self.requests.is_empty() {
+            let n = in_one_call(&self.requests);
+            let (requests, contexts) = (take(&mut self.requests, n), take(&mut self.contexts, n));
+            self.ask(corp, requests, contexts).await?;
         }
-        let contexts = std::mem::take(&mut self.contexts);
+        Ok(())
+    }
+
+    async fn ask(
+        &mut self,
+        corp: &CorpApp,
+        requests: Vec<Request>,
+        contexts: Vec<Context>,
+    ) -> Result<(), Error> {
         let unknown = contexts
             .iter()
             .filter(|context| context.unknown_state.is_some())
@@ -161,7 +191,6 @@ impl Turn {
             outcomes: std::mem::take(&mut self.outcomes),
             ..Payload::default()
         };
-        let requests = std::mem::take(&mut self.requests);
         let applied = corp.roster.decide(requests, &payload.text(), None).await?;
         for (context, decision) in payload.contexts.iter().zip(&applied.answer) {
             match decision {
@@ -263,5 +292,46 @@ impl Turn {
             self.marks.guessed.clear();
         }
         self.marks.write(corp, now_ms, delay_ms).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allocation::{AllocationId, CorpId, Plan, PoolId, Step as PlanStep};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn request(needs: &[&str]) -> Request {
+        let pool = PoolId::new("p").unwrap();
+        let step = PlanStep {
+            after_ms: 0,
+            pool: pool.clone(),
+            needs: needs.iter().map(|need| need.parse().unwrap()).collect(),
+        };
+        let id = Uuid::now_v7();
+        Request {
+            allocation: AllocationId(id),
+            pool,
+            subject: SubjectKey::new(&CorpId::new("ww1").unwrap(), "wecom", &id.to_string()),
+            holder: None,
+            request: None,
+            echo: false,
+            plan: Some(Plan::new(Vec::new(), vec![step], None).unwrap()),
+        }
+    }
+
+    #[test]
+    fn few_choosy_ones_go_into_one_call_and_any_others_with_them() {
+        let (plain, choosy) = (request(&[]), request(&["vip"]));
+        assert_eq!(in_one_call(&[]), 0);
+        assert_eq!(in_one_call(&vec![plain.clone(); 200]), 200);
+        assert_eq!(in_one_call(&vec![choosy.clone(); 16]), 16);
+        let mut mixed = vec![choosy.clone(); 16];
+        mixed.splice(3..3, vec![plain.clone(); 50]);
+        mixed.extend([plain, choosy.clone(), choosy]);
+        let n = in_one_call(&mixed);
+        assert_eq!(take(&mut mixed, n).len(), 67);
+        assert_eq!((mixed.len(), in_one_call(&mixed)), (2, 2));
     }
 }

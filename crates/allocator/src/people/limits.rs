@@ -107,25 +107,17 @@ pub(crate) async fn change(
     Ok(days.change(member))
 }
 
-/// As Redis is told of a member who may have limits by now. What he was given before counts against them: it is looked up where
-/// Redis has not counted.
-pub(super) async fn change_of_limits(
+/// What these members were given before, which counts against limits that they may have by now: for those of whom Redis has
+/// not counted.
+pub(super) async fn given_before<'m>(
     app: &App,
     corp: &CorpApp,
-    member: &Member,
-    now_ms: u64,
-) -> Result<SetMember, super::Error> {
-    let days = Days::of(app, corp, std::slice::from_ref(member), now_ms).await?;
-    let mut change = days.change(member);
-    if let Some(counted) = days.counted(member) {
-        let id = std::slice::from_ref(&member.member);
-        let view = corp.roster.members(id).await?.pop();
-        if view.is_none_or(|view| view.given.is_none()) {
-            let given = given(app, corp, vec![counted]).await?;
-            change.given = given.into_iter().next().map(|(_, given)| given);
-        }
-    }
-    Ok(change)
+    days: &Days,
+    members: impl Iterator<Item = &'m Member>,
+) -> Result<HashMap<MemberId, GivenBefore>, ledger::Error> {
+    let counted = members.filter_map(|member| days.counted(member));
+    let given = given(app, corp, counted.collect()).await?;
+    Ok(given.into_iter().collect())
 }
 
 async fn given(
@@ -154,9 +146,7 @@ pub(crate) async fn changes(
     members: &[Member],
 ) -> Result<Vec<SetMember>, ledger::Error> {
     let days = Days::of(app, corp, members, app.now_ms()).await?;
-    let counted = members.iter().filter_map(|member| days.counted(member));
-    let given = given(app, corp, counted.collect()).await?;
-    let given: HashMap<MemberId, GivenBefore> = given.into_iter().collect();
+    let given = given_before(app, corp, &days, members.iter()).await?;
     let change = |member: &Member| SetMember {
         given: given.get(&member.member).copied(),
         ..days.change(member)

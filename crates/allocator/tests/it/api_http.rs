@@ -19,7 +19,7 @@ async fn a_body_above_the_limit_is_413() {
     let world = World::new().await;
     let console = world.operator().await;
     let limit = world.app().config.http.body_limit;
-    assert_eq!(limit, 1 << 20);
+    assert_eq!(limit, 2 << 20);
     let post = |body: reqwest::Body| {
         let request = console
             .http

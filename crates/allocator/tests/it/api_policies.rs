@@ -40,7 +40,7 @@ fn path(draft: &Value, more: &str) -> String {
 }
 
 /// Of the last hour.
-fn period(world: &World) -> Value {
+pub(crate) fn period(world: &World) -> Value {
     let now_ms = world.app().now_ms();
     let text = |ms: u64| {
         let at = time::OffsetDateTime::from_unix_timestamp((ms / 1000) as i64).unwrap();

@@ -35,28 +35,39 @@ async fn found(desk: &AppDesk, code: &str) -> Place {
 
 /// A channel with a page and a member who is there; its code.
 async fn channel(world: &World) -> String {
+    channel_of(world, &[("XiaoMing", 1.0)]).await
+}
+
+/// With these members.
+pub(crate) async fn channel_of(world: &World, members: &[(&str, f64)]) -> String {
     let console = world.operator().await;
-    world.pool(&console, "p1", &[("XiaoMing", 1.0)]).await;
+    world.pool(&console, "p1", members).await;
     let visits = json!({"slots_per_member": 0, "hold_seconds": 600, "title": "Spring"});
     let channel = json!({"name": "x", "pool": "p1", "visits": visits});
     let put = console.put("/channels/c1", channel).await.ok();
     put["public_code"].as_str().unwrap().to_owned()
 }
 
-#[tokio::test]
-async fn a_visitor_sees_the_member_whom_he_has() {
-    let world = World::new().await;
-    let code = channel(&world).await;
+/// The pages of one of the allocators.
+pub(crate) async fn pages(world: &World, node: usize) -> SocketAddr {
     let site = Site::new(
-        &world.app().config.public,
+        &world.app_at(node).config.public,
         Keys::parse(KEY).unwrap(),
-        Arc::new(desk(&world, 0)),
+        Arc::new(desk(world, node)),
         clock::system(),
     );
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let service = public::router(site).into_make_service_with_connect_info::<SocketAddr>();
     tokio::spawn(async move { axum::serve(listener, service).await });
+    addr
+}
+
+#[tokio::test]
+async fn a_visitor_sees_the_member_whom_he_has() {
+    let world = World::new().await;
+    let code = channel(&world).await;
+    let addr = pages(&world, 0).await;
     let http = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .build()

@@ -130,6 +130,49 @@ fn clocks_are_set_forward_and_back_in_new_york() {
     closed(&twice, "2025-03-09T06:45:00Z", "2025-03-16T05:15:00Z");
 }
 
+/// Hours that are just those which the clocks skip in spring and show twice in autumn.
+#[test]
+fn two_to_three_at_night_in_berlin() {
+    let every_day = |from, to| {
+        let days = [
+            "monday",
+            "tuesday",
+            "wednesday",
+            "thursday",
+            "friday",
+            "saturday",
+            "sunday",
+        ];
+        days.map(|day| weekly(day, from, to))
+    };
+    let berlin = schedule("Europe/Berlin", &every_day("02:00", "03:00"), &json!([]));
+    open(&berlin, "2026-03-28T01:00:00Z", "2026-03-28T02:00:00Z");
+    // 29 March 2026: 02:00 becomes 03:00, and there is nothing left of it.
+    closed(&berlin, "2026-03-28T02:00:00Z", "2026-03-30T00:00:00Z");
+    open(&berlin, "2026-03-30T00:00:00Z", "2026-03-30T01:00:00Z");
+    // 25 October 2026: 03:00 becomes 02:00, so they are two hours.
+    closed(&berlin, "2026-10-24T01:00:00Z", "2026-10-25T00:00:00Z");
+    open(&berlin, "2026-10-25T00:00:00Z", "2026-10-25T02:00:00Z");
+    closed(&berlin, "2026-10-25T02:00:00Z", "2026-10-26T01:00:00Z");
+    // Of a quarter that comes twice the first.
+    let quarter = schedule("Europe/Berlin", &every_day("02:30", "02:45"), &json!([]));
+    open(&quarter, "2026-10-25T00:30:00Z", "2026-10-25T00:45:00Z");
+    closed(&quarter, "2026-10-25T00:45:00Z", "2026-10-26T01:30:00Z");
+    // Dates of their own, on just these days.
+    let days = json!([
+        {"date": "2026-03-29", "hours": [{"from": "01:30", "to": "02:30"}, {"from": "02:30", "to": "03:30"}]},
+        {"date": "2026-10-25", "hours": [{"from": "01:30", "to": "02:30"}, {"from": "02:45", "to": "04:00"}]},
+        {"date": "2026-10-26", "hours": []},
+    ]);
+    let special = schedule("Europe/Berlin", &every_day("02:00", "03:00"), &days);
+    open(&special, "2026-03-29T00:30:00Z", "2026-03-29T01:30:00Z");
+    closed(&special, "2026-03-29T01:30:00Z", "2026-03-30T00:00:00Z");
+    open(&special, "2026-10-24T23:30:00Z", "2026-10-25T00:30:00Z");
+    closed(&special, "2026-10-25T00:30:00Z", "2026-10-25T00:45:00Z");
+    open(&special, "2026-10-25T00:45:00Z", "2026-10-25T03:00:00Z");
+    closed(&special, "2026-10-25T03:00:00Z", "2026-10-27T01:00:00Z");
+}
+
 #[test]
 fn what_never_opens_or_never_closes_says_so() {
     let never = schedule("Asia/Shanghai", &[], &json!([]));
@@ -252,6 +295,8 @@ const PLACES: &[(&str, &str)] = &[
     ("America/New_York", "2025-03-03T05:00:00Z"),
     ("America/New_York", "2025-10-27T04:00:00Z"),
     ("Europe/London", "2025-03-24T00:00:00Z"),
+    ("Europe/Berlin", "2026-03-23T00:00:00Z"),
+    ("Europe/Berlin", "2026-10-19T00:00:00Z"),
     ("Australia/Lord_Howe", "2025-03-31T00:00:00Z"),
     ("Australia/Lord_Howe", "2025-09-29T00:00:00Z"),
     ("America/Havana", "2025-03-03T05:00:00Z"),
