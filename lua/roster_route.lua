@@ -83,6 +83,8 @@ end
 
 -- Of least load only the first who can do it: nobody pays there.
 local function first_able(p, keys)
+  -- Where nobody at all has one of the skills, thousands need not be asked one by one.
+  if call('EXISTS', unpack(keys)) < #keys then return nil end
   local from = 0
   while true do
     local names = call('ZRANGE', PREFIX .. 'least:' .. p.id, from, from + 63)
