@@ -326,12 +326,12 @@ mod tests {
         let (plain, choosy) = (request(&[]), request(&["vip"]));
         assert_eq!(in_one_call(&[]), 0);
         assert_eq!(in_one_call(&vec![plain.clone(); 200]), 200);
-        assert_eq!(in_one_call(&vec![choosy.clone(); 16]), 16);
-        let mut mixed = vec![choosy.clone(); 16];
+        assert_eq!(in_one_call(&vec![choosy.clone(); 200]), MOST_CHOOSY);
+        let mut mixed = vec![choosy.clone(); MOST_CHOOSY];
         mixed.splice(3..3, vec![plain.clone(); 50]);
         mixed.extend([plain, choosy.clone(), choosy]);
         let n = in_one_call(&mixed);
-        assert_eq!(take(&mut mixed, n).len(), 67);
+        assert_eq!(take(&mut mixed, n).len(), MOST_CHOOSY + 51);
         assert_eq!((mixed.len(), in_one_call(&mixed)), (2, 2));
     }
 }
