@@ -3,6 +3,7 @@
 mod at_once;
 mod events;
 mod faults;
+mod killed_visits;
 mod large;
 mod limits;
 mod main_job;

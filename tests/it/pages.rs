@@ -10,6 +10,11 @@ use wecom_sim::{ScanOutcome, ScanRequest};
 
 /// A channel with a page; its code.
 async fn page(world: &World, slots_per_member: u32) -> String {
+    page_for(world, slots_per_member, 600).await
+}
+
+/// Whose holds last so long.
+pub(crate) async fn page_for(world: &World, slots_per_member: u32, hold_seconds: u32) -> String {
     let new = NewChannel {
         name: "page".to_owned(),
         pool: PoolId::new("sales").expect("a pool"),
@@ -19,7 +24,7 @@ async fn page(world: &World, slots_per_member: u32) -> String {
         needs: Vec::new(),
         visits: Some(Visits {
             slots_per_member,
-            hold_seconds: 600,
+            hold_seconds,
             title: "Spring".to_owned(),
         }),
     };
@@ -36,7 +41,7 @@ async fn page(world: &World, slots_per_member: u32) -> String {
 }
 
 /// Waits until Redis knows so many slots: who comes before has the member's plain way.
-async fn told(world: &World, slots: usize) {
+pub(crate) async fn told(world: &World, slots: usize) {
     let corp = world.corp_app();
     eventually("the roster knows the slots", || async {
         let dump = corp.roster.dump().await.ok()?;
@@ -47,15 +52,15 @@ async fn told(world: &World, slots: usize) {
 }
 
 /// A browser that keeps its cookie, at whichever allocator it is sent to.
-struct Browser<'a> {
+pub(crate) struct Browser<'a> {
     world: &'a World,
     http: Client,
-    path: String,
-    cookie: String,
+    pub(crate) path: String,
+    pub(crate) cookie: String,
 }
 
 impl<'a> Browser<'a> {
-    async fn open(world: &'a World, code: &str) -> Self {
+    pub(crate) async fn open(world: &'a World, code: &str) -> Self {
         let http = Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .build()

@@ -34,6 +34,26 @@ fn every_case_is_where_the_list_says() {
     assert_eq!(seen, (1..=CASES).collect::<Vec<_>>());
 }
 
+/// The answers to bad input: each line names its tests, and they are there.
+#[test]
+fn every_bad_input_is_tested_where_the_list_says() {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let list = std::fs::read_to_string(checkout.join("tests/CASES.md")).unwrap();
+    let (_, table) = list.split_once("## Bad input").expect("a list");
+    let rows: Vec<&str> = table
+        .lines()
+        .filter(|line| line.starts_with("| "))
+        .collect();
+    assert_eq!(rows.len(), 1 + 13, "a head and its rows");
+    for row in &rows[1..] {
+        let files: Vec<&str> = row.split('`').skip(1).step_by(2).collect();
+        assert!(!files.is_empty(), "{row}");
+        for file in files {
+            assert!(checkout.join(file).is_file(), "{file}");
+        }
+    }
+}
+
 /// The numbers after "case" and "cases": `Case 4`, `Cases 1, 3 and 7`, `Cases 28 to 33`.
 fn named(text: &str) -> BTreeSet<u32> {
     // A list may go on in the next line of a comment.
