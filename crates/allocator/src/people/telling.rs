@@ -6,7 +6,11 @@ use allocation::{MemberId, SetMember, SetSkills, model::MemberView};
 use futures_util::future::try_join_all;
 use ledger::{Member, Pool};
 
-use super::{Error, limits::Days, payload};
+use super::{
+    Error,
+    limits::{Days, given_before},
+    payload,
+};
 use crate::app::{App, CorpApp};
 
 /// Members told at a time: Redis writes down together what it was told together.
