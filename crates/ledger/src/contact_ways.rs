@@ -4,6 +4,24 @@
 //! names the try that it belongs to, and a row whose answer got lost stays `asked` until somebody has looked for its State
 //! at WeCom. Whoever works on a row puts its `next_try_at` off: that is the lease, and there is no other.
 
+/// For a query's `WITH`: the pools whose members the visitors of each channel may see. Those of the channel's own pool have its
+/// slots; those of the pools that it falls back to none, so that visitors see their plain way.
+macro_rules! serving {
+    () => {
+        "serving AS (
+            SELECT c.channel_id, p.pool_id, c.slots_per_member::bigint AS slots FROM channels AS c
+            JOIN pools AS p ON p.corp_id = c.corp_id AND p.pool_id = c.pool_id AND p.deleted_at IS NULL
+            WHERE c.corp_id = $1 AND c.deleted_at IS NULL AND c.slots_per_member IS NOT NULL
+            UNION ALL
+            SELECT c.channel_id, p.pool_id, 0 FROM channels AS c
+            JOIN pools AS own ON own.corp_id = c.corp_id AND own.pool_id = c.pool_id AND own.deleted_at IS NULL
+            CROSS JOIN LATERAL jsonb_array_elements(own.routing -> 'fallbacks') AS f (fallback)
+            JOIN pools AS p ON p.corp_id = c.corp_id AND p.pool_id = f.fallback ->> 'pool' AND p.deleted_at IS NULL
+            WHERE c.corp_id = $1 AND c.deleted_at IS NULL AND c.slots_per_member IS NOT NULL)"
+    };
+}
+use serving;
+
 mod ask;
 mod list;
 mod passed_over;

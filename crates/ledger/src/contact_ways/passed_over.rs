@@ -1,4 +1,4 @@
-//! Whom the visits of a channel pass over: members of its pool for whom there is no way to show, because WeCom refuses one.
+//! Whom the visits of a channel pass over: members of the pools that serve it for whom there is no way to show, because WeCom refuses one.
 
 use std::str::FromStr;
 
@@ -59,17 +59,18 @@ impl ContactWays {
         let mut work = self.db.single().await?;
         let query = work
             .query_once(
-                "WITH refused AS (
+                concat!(
+                    "WITH ",
+                    super::serving!(),
+                    ", refused AS (
                     SELECT channel_id, member, bool_or(passes_over = 'corp') AS all_of_corp FROM contact_ways
                     WHERE corp_id = $1 AND passes_over IS NOT NULL AND state IN ('wanted', 'asked', 'failed') GROUP BY 1, 2),
                  corp AS (SELECT coalesce(bool_or(all_of_corp), false) AS refused FROM refused),
                  members AS (
-                    SELECT c.channel_id, pm.member FROM channels AS c
-                    JOIN pools AS p ON p.corp_id = c.corp_id AND p.pool_id = c.pool_id AND p.deleted_at IS NULL
-                    JOIN pool_members AS pm ON pm.corp_id = p.corp_id AND pm.pool_id = p.pool_id AND pm.weight > 0
-                    JOIN members AS m ON m.corp_id = pm.corp_id AND m.member = pm.member AND m.blocked IS NULL
-                    WHERE c.corp_id = $1 AND c.deleted_at IS NULL AND c.slots_per_member IS NOT NULL
-                        AND ($2 OR (SELECT refused FROM corp) OR c.channel_id IN (SELECT channel_id FROM refused))),
+                    SELECT DISTINCT s.channel_id, pm.member FROM serving AS s
+                    JOIN pool_members AS pm ON pm.corp_id = $1 AND pm.pool_id = s.pool_id AND pm.weight > 0
+                    JOIN members AS m ON m.corp_id = $1 AND m.member = pm.member AND m.blocked IS NULL
+                    WHERE $2 OR (SELECT refused FROM corp) OR s.channel_id IN (SELECT channel_id FROM refused)),
                  seen AS (
                     SELECT m.channel_id, m.member,
                         (r.member IS NOT NULL OR (SELECT refused FROM corp) OR $2 AND NOT EXISTS (
@@ -82,7 +83,8 @@ impl ContactWays {
                     FROM members AS m LEFT JOIN refused AS r USING (channel_id, member))
                  SELECT channel_id, array_agg(member) FILTER (WHERE is_passed_over) AS members,
                     NOT bool_and(is_passed_over) AS others
-                 FROM seen GROUP BY channel_id HAVING bool_or(is_passed_over) ORDER BY channel_id",
+                 FROM seen GROUP BY channel_id HAVING bool_or(is_passed_over) ORDER BY channel_id"
+                ),
             )
             .bind(corp.as_str())
             .bind(no_room);

@@ -120,14 +120,15 @@ async fn try_again(work: &mut Work, corp: &CorpId, now_ms: u64) -> Result<(), Er
 
 async fn differences(work: &mut Work, corp: &CorpId) -> Result<Vec<Pair>, Error> {
     let query = work
-        .query_once(
-            "WITH members AS (
-                SELECT c.channel_id, pm.member, c.slots_per_member::bigint AS slots
-                FROM channels AS c
-                JOIN pools AS p ON p.corp_id = c.corp_id AND p.pool_id = c.pool_id AND p.deleted_at IS NULL
-                JOIN pool_members AS pm ON pm.corp_id = p.corp_id AND pm.pool_id = p.pool_id
-                JOIN members AS m ON m.corp_id = pm.corp_id AND m.member = pm.member AND m.blocked IS NULL
-                WHERE c.corp_id = $1 AND c.deleted_at IS NULL AND c.slots_per_member IS NOT NULL),
+        .query_once(concat!(
+            "WITH ",
+            super::serving!(),
+            ", members AS (
+                SELECT s.channel_id, pm.member, max(s.slots) AS slots
+                FROM serving AS s
+                JOIN pool_members AS pm ON pm.corp_id = $1 AND pm.pool_id = s.pool_id
+                JOIN members AS m ON m.corp_id = $1 AND m.member = pm.member AND m.blocked IS NULL
+                GROUP BY 1, 2),
              want AS (
                 SELECT channel_id, member, 'slot' AS kind, slots AS want FROM members
                 UNION ALL SELECT channel_id, member, 'plain', 1 FROM members),
@@ -136,8 +137,8 @@ async fn differences(work: &mut Work, corp: &CorpId) -> Result<Vec<Pair>, Error>
                 WHERE corp_id = $1 AND state <> 'gone' AND state <> 'retiring' GROUP BY 1, 2, 3)
              SELECT channel_id, member, kind, coalesce(want, 0) AS want, coalesce(live, 0) AS live
              FROM want FULL JOIN have USING (channel_id, member, kind)
-             WHERE coalesce(want, 0) <> coalesce(live, 0) LIMIT $2",
-        )
+             WHERE coalesce(want, 0) <> coalesce(live, 0) LIMIT $2"
+        ))
         .bind(corp.as_str())
         .bind(PAIRS);
     let rows = work.fetch_all(query).await?;

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use allocation::{ChannelId, CorpId, Strategy, Weight};
 use ledger::{
-    Asked, ContactWays, Made, NewChannel, NewMember, NewPool, PlanLimits, PlannedWays,
-    Precondition, Refusal, Trail, Untold, Visits, WayKind, WayState,
+    Asked, ContactWays, Fallback, Made, NewChannel, NewMember, NewPool, PlanLimits, PlannedWays,
+    Precondition, Refusal, Routing, Trail, Untold, Visits, WayKind, WayState,
 };
 
 use crate::setup::{Setup, T0, member, pool, setup};
@@ -104,6 +104,44 @@ async fn with_slots(slots: u32) -> Setup {
     put_pool(&setup, &["ma", "mb"]).await;
     put_channel(&setup, Some(slots)).await;
     setup
+}
+
+/// Whoever comes when nobody of the pool is free may be given a member of another pool: that one can be shown, too.
+#[tokio::test]
+async fn members_of_other_pools_that_serve_have_a_plain_way() {
+    let setup = with_slots(2).await;
+    put_member(&setup, "mc", None).await;
+    let one = Weight::from_thousandths(1000).unwrap();
+    let content = |name: &str, members: &[&str], fallbacks| NewPool {
+        name: name.into(),
+        strategy: Strategy::WeightedRoundRobin,
+        load_window_seconds: None,
+        offers: None,
+        routing: Routing {
+            fallbacks,
+            ..Routing::default()
+        },
+        members: members.iter().map(|name| (member(name), one)).collect(),
+        limits: Default::default(),
+    };
+    let falls_back = Fallback {
+        pool: pool("backup"),
+        after_seconds: 0,
+        without: Default::default(),
+    };
+    let pools = setup.ledger.pools();
+    let put = async |id: &str, content: NewPool| {
+        let (id, trail) = (pool(id), trail());
+        let put = pools.put(&setup.corp, &id, &content, Precondition::None, &trail);
+        put.await.unwrap();
+    };
+    put("backup", content("backup", &["mb", "mc"], Vec::new())).await;
+    put("sales", content("sales", &["ma", "mb"], vec![falls_back])).await;
+    // Two slots and a plain way of ma and of mb, and the plain way of mc.
+    assert_eq!(plan(&setup, LIMITS, T0).await.wanted, 7);
+    assert_eq!(plan(&setup, LIMITS, T0).await, PlannedWays::default());
+    put("sales", content("sales", &["ma", "mb"], Vec::new())).await;
+    assert_eq!(plan(&setup, LIMITS, T0).await.dropped, 1);
 }
 
 async fn plan(setup: &Setup, limits: PlanLimits, now_ms: u64) -> PlannedWays {
