@@ -3,7 +3,8 @@
 --
 -- KEYS[1]   log        stream  {corp}:v1:log
 -- ARGV[1]   generation integer of the rebuild under way
--- ARGV[2..] values     any number: "s", name, value | "z", name, n, then n times score, member
+-- ARGV[2..] values     any number: "s", name, value | "z", name, n, then n times score, member |
+--                              "h", name, n, then n times field, value
 -- Derived   rebuilding string  {corp}:v1:rebuilding
 -- Derived   requests   text    {corp}:v1:request:<id>
 --
@@ -29,7 +30,7 @@ while at <= #ARGV do
     at = at + 3
   else
     local n = 2 * tonumber(ARGV[at + 2])
-    redis.call("ZADD", prefix .. name, unpack(ARGV, at + 3, at + 2 + n))
+    redis.call(ARGV[at] == "h" and "HSET" or "ZADD", prefix .. name, unpack(ARGV, at + 3, at + 2 + n))
     at = at + 3 + n
   end
 end

@@ -1,7 +1,7 @@
 #!lua
 -- rebuild_wipe: deletes a page of the corp's state, log included, before it is written anew.
 --
--- KEYS[1]  log        stream  {corp}:v1:log   and every key that roster_state.lua lists
+-- KEYS[1]  log        stream  {corp}:v1:log   and every key that roster_state.lua and seats_state.lua list
 -- ARGV[1]  generation integer of the rebuild under way
 -- ARGV[2]  cursor     string  "0" to begin
 -- Derived  rebuilding string  {corp}:v1:rebuilding
@@ -23,6 +23,16 @@
 -- Derived  state      any     {corp}:v1:slot:<id>
 -- Derived  state      any     {corp}:v1:slots:<c>\31<m>
 -- Derived  state      any     {corp}:v1:untold:<c>\31<m>
+-- Derived  state      any     {corp}:v1:gpool:<p>
+-- Derived  state      any     {corp}:v1:groups:<p>
+-- Derived  state      any     {corp}:v1:gfree:<p>
+-- Derived  state      any     {corp}:v1:group:<c>
+-- Derived  state      any     {corp}:v1:people:<c>
+-- Derived  state      any     {corp}:v1:seat:<s>
+-- Derived  state      any     {corp}:v1:gheld:<c>
+-- Derived  state      any     {corp}:v1:ganon:<c>
+-- Derived  state      any     {corp}:v1:gwait:<p>
+-- Derived  state      any     {corp}:v1:gqueues:<p>
 --
 -- Returns  the next cursor, "0" after the last page
 -- Errors   STALE   another rebuild took over
@@ -34,12 +44,13 @@ if redis.call("GET", prefix .. "rebuilding") ~= ARGV[1] then
   return redis.error_reply("STALE another rebuild took over")
 end
 local families = { "member:", "pool:", "config:", "class:", "least:", "waiting:", "open:", "request:", "past:",
-  "slot:", "slots:", "untold:", "offer:", "offered:", "drip:", "skills:", "queues:", "skill:" }
+  "slot:", "slots:", "untold:", "offer:", "offered:", "drip:", "skills:", "queues:", "skill:",
+  "gpool:", "groups:", "gfree:", "group:", "people:", "seat:", "gheld:", "ganon:", "gwait:", "gqueues:" }
 local page = redis.call("SCAN", ARGV[2], "MATCH", prefix .. "*", "COUNT", 1000)
 for _, key in ipairs(page[2]) do
   local name = string.sub(key, #prefix + 1)
   local ours = name == "corp" or name == "leases" or name == "alarms" or name == "offers" or name == "holds" or name == "patience"
-    or name == "log"
+    or name == "gends" or name == "gpast" or name == "log"
   for _, family in ipairs(families) do
     ours = ours or string.sub(name, 1, #family) == family
   end

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- state_scan: a page of the corp's state, for comparing and looking.
 --
--- KEYS[1]  log      stream  {corp}:v1:log   and every key that roster_state.lua lists
+-- KEYS[1]  log      stream  {corp}:v1:log   and every key that roster_state.lua and seats_state.lua list
 -- ARGV[1]  cursor   string  "0" to begin
 -- Derived  leases   zset    {corp}:v1:leases
 -- Derived  texts    string  {corp}:v1:member:<m>
@@ -26,14 +26,29 @@
 -- Derived  sets     zset    {corp}:v1:waiting:<p>
 -- Derived  sets     zset    {corp}:v1:slots:<c>\31<m>
 -- Derived  sets     zset    {corp}:v1:untold:<c>\31<m>
+-- Derived  texts    string  {corp}:v1:gpool:<p>
+-- Derived  texts    string  {corp}:v1:group:<c>
+-- Derived  texts    string  {corp}:v1:seat:<s>
+-- Derived  sets     zset    {corp}:v1:groups:<p>
+-- Derived  sets     zset    {corp}:v1:gfree:<p>
+-- Derived  sets     zset    {corp}:v1:gheld:<c>
+-- Derived  sets     zset    {corp}:v1:ganon:<c>
+-- Derived  sets     zset    {corp}:v1:gwait:<p>
+-- Derived  sets     zset    {corp}:v1:gqueues:<p>
+-- Derived  gends    zset    {corp}:v1:gends
+-- Derived  gpast    zset    {corp}:v1:gpast
+-- Derived  hashes   hash    {corp}:v1:people:<c>
 --
--- Returns  {cursor, {{name, value}, …}, {{name, {member, score, …}}, …}}   cursor "0" after the last page
+-- Returns  {cursor, {{name, value}, …}, {{name, {member, score, …}}, …}, {{name, {field, value, …}}, …}}   cursor "0" after the last page
 -- Invariant  the log, `ready` and `rebuilding` are not part of it, nor are keys of other crates.
 -- Cost     O(page and what it holds)
 
 local prefix = string.sub(KEYS[1], 1, -4)
-local texts = { "member:", "pool:", "config:", "open:", "request:", "past:", "slot:", "offer:", "drip:", "skills:" }
-local sets = { "class:", "least:", "waiting:", "slots:", "untold:", "offered:", "queues:", "skill:" }
+local texts = { "member:", "pool:", "config:", "open:", "request:", "past:", "slot:", "offer:", "drip:", "skills:",
+  "gpool:", "group:", "seat:" }
+local sets = { "class:", "least:", "waiting:", "slots:", "untold:", "offered:", "queues:", "skill:",
+  "groups:", "gfree:", "gheld:", "ganon:", "gwait:", "gqueues:" }
+local single = { leases = true, alarms = true, offers = true, holds = true, patience = true, gends = true, gpast = true }
 local function one_of(name, families)
   for _, family in ipairs(families) do
     if string.sub(name, 1, #family) == family then return true end
@@ -41,14 +56,16 @@ local function one_of(name, families)
   return false
 end
 local page = redis.call("SCAN", ARGV[1], "MATCH", prefix .. "*", "COUNT", 1000)
-local strings, sorted = {}, {}
+local strings, sorted, hashes = {}, {}, {}
 for _, key in ipairs(page[2]) do
   local name = string.sub(key, #prefix + 1)
   if name == "corp" or one_of(name, texts) then
     local value = redis.call("GET", key)
     if value then strings[#strings + 1] = { name, value } end
-  elseif name == "leases" or name == "alarms" or name == "offers" or name == "holds" or name == "patience" or one_of(name, sets) then
+  elseif single[name] or one_of(name, sets) then
     sorted[#sorted + 1] = { name, redis.call("ZRANGE", key, 0, -1, "WITHSCORES") }
+  elseif one_of(name, { "people:" }) then
+    hashes[#hashes + 1] = { name, redis.call("HGETALL", key) }
   end
 end
-return { page[1], strings, sorted }
+return { page[1], strings, sorted, hashes }

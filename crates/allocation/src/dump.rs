@@ -14,6 +14,7 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// A sorted set in its order: by score, then by bytes.
     Sorted(Vec<(Vec<u8>, f64)>),
+    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
 /// All roster keys of a corp but the log, `ready` and the mark of a rebuild under way: those say how good this copy
@@ -30,6 +31,8 @@ enum Plain {
     /// Scores as text: JSON readers do not agree on the last bit of a number.
     #[serde(rename = "z")]
     Sorted(Vec<(String, String)>),
+    #[serde(rename = "h")]
+    Hash(BTreeMap<String, String>),
 }
 
 impl Dump {
@@ -69,6 +72,12 @@ impl Dump {
                             .map(|(member, score)| (hex::encode(member), format!("{score:?}")))
                             .collect(),
                     ),
+                    Value::Hash(fields) => {
+                        let fields = fields.iter();
+                        let fields =
+                            fields.map(|(field, value)| (hex::encode(field), hex::encode(value)));
+                        Plain::Hash(fields.collect())
+                    }
                 };
                 (key.as_str(), plain)
             })
@@ -92,6 +101,13 @@ impl Dump {
                         sorted.push((bytes(&member)?, score));
                     }
                     Value::Sorted(sorted)
+                }
+                Plain::Hash(fields) => {
+                    let mut hash = BTreeMap::new();
+                    for (field, value) in fields {
+                        hash.insert(bytes(&field)?, bytes(&value)?);
+                    }
+                    Value::Hash(hash)
                 }
             };
             keys.insert(key, value);

@@ -1,5 +1,7 @@
 //! Random histories of a corp, for tests: every operation, with ids that mean something. The same seed gives the same one.
 
+mod seats;
+
 use std::collections::BTreeSet;
 
 use uuid::Uuid;
@@ -175,6 +177,7 @@ impl History {
     /// `n` entries with everything that happens.
     pub(crate) fn random(seed: u64, n: usize) -> Self {
         let mut random = Random(seed);
+        let mut seats = Random(seed ^ 0x5ea7);
         let mut history = Self::new();
         for of in 0..2 {
             history.random_pool(&mut random, of, 1);
@@ -184,6 +187,7 @@ impl History {
         while history.entries.len() < n {
             history.now_ms += [0, 1, 1000, 1000, MINUTE_MS, 10 * MINUTE_MS][random.below(6)];
             history.random_step(&mut random);
+            history.random_seats(&mut seats);
             assert_eq!(history.corp.problems(), Vec::<String>::new());
         }
         history

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-fn check(what: &'static str, text: &str, longest: usize) -> Result<(), Error> {
+pub(crate) fn check(what: &'static str, text: &str, longest: usize) -> Result<(), Error> {
     let problem = if text.is_empty() {
         "is empty"
     } else if text.chars().count() > longest {
@@ -80,6 +80,8 @@ macro_rules! text_id {
         }
     };
 }
+
+pub(crate) use text_id;
 
 text_id!(
     /// A corp at WeCom ("ww…"). Part of every key, so only letters, digits, `_`, `-` and `.`.

@@ -18,6 +18,7 @@ mod op;
 mod outcome;
 mod plan;
 mod pool;
+mod seats;
 pub mod shortfall;
 mod text;
 mod visit;
@@ -45,6 +46,14 @@ pub use plan::{
     Advanced, AdvancedTo, MAX_AVOIDED, MAX_NEEDS, MAX_PREFERRED, MAX_STEPS, Plan, Step,
 };
 pub use pool::{PoolConfig, Strategy};
+pub use seats::{
+    CampaignId, ChatId, ChatVersion, ConfirmSeats, EndedSeat, FillStrategy, GroupChange,
+    GroupCount, GroupPoolChange, GroupPoolId, GroupTag, GroupTags, JoinedAs, JoinedPerson, Joining,
+    Leaving, MAX_CANDIDATES, MAX_FORGET, MAX_GROUPS, MAX_PEOPLE, MAX_RELEASES, MAX_RESERVES,
+    MAX_SCAN_CAP, MAX_SEAT_LAPSES, MAX_SEAT_TAGS, MAX_SEAT_WAKE, PersonKey, ReleaseSeat, Released,
+    ReserveSeat, Reserved, SeatAnswer, SeatCandidate, SeatId, SeatMatch, SeatName, SeatOp,
+    SeatResult, SeatState, SeatsConfirmed, SetGroup, SetGroupPool, Via, WokenSeat,
+};
 pub use visit::{Confirmation, Confirmed, Expired, Match, SetSlots, SlotsChange, Visit, Visited};
 pub use weight::Weight;
 

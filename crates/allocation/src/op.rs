@@ -9,6 +9,7 @@ use crate::limits::Limits;
 use crate::offer::Response;
 use crate::plan::{Plan, pool_field, read_pool_field};
 use crate::pool::{PoolConfig, PoolContent};
+use crate::seats::SeatOp;
 use crate::text::{FIELD, Fields, optional};
 use crate::visit::{Confirmation, SetSlots, Visit};
 
@@ -184,6 +185,8 @@ pub enum Op {
     Advance {
         limit: u32,
     },
+    /// Seats of customer groups: nothing of members and their pools is looked at or changed.
+    Seats(SeatOp),
     /// Changes nothing; carries a payload into the log.
     Note,
     /// The state was written anew: everybody is off until the next heartbeat.
@@ -203,6 +206,7 @@ impl Op {
             Op::Visit(visits) => visits.len(),
             Op::Confirm(confirmations) => confirmations.len(),
             Op::SetSlots(slots) => slots.add.len() + slots.remove.len(),
+            Op::Seats(op) => op.size(),
             Op::Wake { limit, .. }
             | Op::Expire { limit }
             | Op::Reclaim { limit }
@@ -246,6 +250,7 @@ impl Op {
             Op::Reclaim { .. } => "reclaim.1",
             Op::SetSkills(_) => "set_skills.1",
             Op::Advance { .. } => "advance.1",
+            Op::Seats(op) => op.name(),
             Op::Note => "note.1",
             Op::Rebuilt { .. } => "rebuilt.1",
         }
@@ -333,6 +338,7 @@ impl Op {
                 adjustment.member.to_string(),
                 adjustment.thousandths.to_string(),
             ],
+            Op::Seats(op) => op.args(),
             Op::Note => Vec::new(),
             Op::Rebuilt { generation } => vec![generation.to_string()],
         }
@@ -422,7 +428,10 @@ impl Op {
             "rebuilt.1" => Op::Rebuilt {
                 generation: fields.parse()?,
             },
-            other => return Err(Error::unreadable("operation", format!("no name {other:?}"))),
+            other => match SeatOp::parse(other, &mut fields)? {
+                Some(op) => Op::Seats(op),
+                None => return Err(Error::unreadable("operation", format!("no name {other:?}"))),
+            },
         };
         fields.end()?;
         Ok(op)
@@ -434,7 +443,7 @@ impl Op {
     }
 }
 
-fn many<'a, T>(
+pub(crate) fn many<'a, T>(
     fields: &mut Fields<'a>,
     mut one: impl FnMut(&mut Fields<'a>) -> Result<T, Error>,
 ) -> Result<Vec<T>, Error> {

@@ -6,6 +6,7 @@ use crate::id::{AllocationId, MemberId, PoolId, SlotId, SubjectKey};
 use crate::offer::{Reclaimed, Responded};
 use crate::op::Op;
 use crate::plan::Advanced;
+use crate::seats::SeatAnswer;
 use crate::text::{Fields, join, optional};
 use crate::visit::{Confirmed, Expired, SlotsChange, Visited};
 
@@ -251,6 +252,7 @@ pub enum Answer {
     Responded(Responded),
     Reclaimed(Vec<Reclaimed>),
     Advanced(Vec<Advanced>),
+    Seats(SeatAnswer),
     /// Presence, wake, note, rebuilt: nothing beyond the woken.
     Ok,
 }
@@ -260,7 +262,8 @@ pub struct Outcome {
     pub answer: Answer,
     /// Waiting subjects that found a member in the same call.
     pub woken: Vec<Woken>,
-    /// There are still waiting subjects and free members for them: call `wake`.
+    /// There are still waiting subjects and free members for them: call `wake`; after an operation on seats those who wait
+    /// and free seats, and `wake_seats`.
     pub more: bool,
 }
 
@@ -349,6 +352,7 @@ impl Outcome {
             Answer::Reclaimed(reclaimed) => {
                 fields.extend(reclaimed.iter().flat_map(Reclaimed::fields));
             }
+            Answer::Seats(answer) => fields.extend(answer.fields()),
             Answer::Adjusted(adjusted) => fields.push(adjusted.word().to_owned()),
             Answer::Ok => {}
         }
@@ -470,6 +474,7 @@ fn parse_answer(op: &Op, fields: &mut Fields<'_>) -> Result<Answer, Error> {
             added: fields.parse()?,
             removed: fields.parse()?,
         }),
+        Op::Seats(op) => Answer::Seats(SeatAnswer::parse(op, fields)?),
         Op::Presence(_) | Op::Wake { .. } | Op::Note | Op::Rebuilt { .. } => Answer::Ok,
     })
 }

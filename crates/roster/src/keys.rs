@@ -15,6 +15,13 @@
 //! | `waiting:<p>` | zset | waiting subjects, score = turn |
 //! | `open:<subject>` | text | open and waiting allocations of a subject |
 //! | `request:<id>` | text | a remembered answer, 24 h |
+//! | `gpool:<p>`, `groups:<p>` | text, zset | a group pool, its groups |
+//! | `gfree:<p>`, `gfree:<p>`+tag | zset | groups that have room, the next one first |
+//! | `group:<c>`, `people:<c>` | text, hash | a customer group, who is in it |
+//! | `seat:<campaign>`+subject | text | a visitor's seat |
+//! | `gheld:<c>`, `ganon:<c>`, `ganon:<c>`+way | zset | held seats of a group, those that nothing names |
+//! | `gwait:<p>`+tags, `gqueues:<p>` | zset | who waits for a seat, which queues there are |
+//! | `gends`, `gpast` | zset | ends of held seats; of waiting places and memories |
 
 use allocation::CorpId;
 

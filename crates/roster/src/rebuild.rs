@@ -4,6 +4,8 @@
 //! [`allocation::model::Corp`], then [`CorpRoster::finish_rebuild`]. Every step names the generation that the caller
 //! got from the ledger; the scripts refuse a rebuilder that was overtaken by a newer one.
 
+use std::collections::BTreeMap;
+
 use allocation::model::Corp;
 use allocation::{Dump, Op, Value};
 
@@ -132,6 +134,19 @@ impl<C: Connection> CorpRoster<C> {
                         }
                     }
                 }
+                Value::Hash(fields) => {
+                    let fields: Vec<_> = fields.iter().collect();
+                    for part in fields.chunks(RESTORE_ARGS) {
+                        let n = part.len().to_string();
+                        call.extend([b"h".to_vec(), key.as_bytes().to_vec(), n.into_bytes()]);
+                        for (field, value) in part {
+                            call.extend([field.to_vec(), value.to_vec()]);
+                        }
+                        if call.len() >= RESTORE_ARGS {
+                            self.restore_part(&generation, &mut call).await?;
+                        }
+                    }
+                }
             }
             if call.len() >= RESTORE_ARGS {
                 self.restore_part(&generation, &mut call).await?;
@@ -171,12 +186,15 @@ impl<C: Connection> CorpRoster<C> {
                 .state_scan
                 .call(&self.connection, self.keys.log(), &[cursor.as_bytes()])
                 .await?;
-            let (next, texts, sets) = page;
+            let (next, texts, sets, hashes) = page;
             for (key, bytes) in texts {
                 dump.keys.insert(key, Value::Bytes(bytes));
             }
             for (key, flat) in sets {
                 dump.keys.insert(key, Value::Sorted(sorted(&flat)?));
+            }
+            for (key, fields) in hashes {
+                dump.keys.insert(key, Value::Hash(fields));
             }
             cursor = next;
             if cursor == "0" {
@@ -192,8 +210,13 @@ impl<C: Connection> CorpRoster<C> {
     }
 }
 
-/// Next cursor, texts, sorted sets.
-type Page = (String, Vec<(String, Vec<u8>)>, Vec<(String, Vec<Vec<u8>>)>);
+/// Next cursor, texts, sorted sets, hashes.
+type Page = (
+    String,
+    Vec<(String, Vec<u8>)>,
+    Vec<(String, Vec<Vec<u8>>)>,
+    Vec<(String, BTreeMap<Vec<u8>, Vec<u8>>)>,
+);
 
 /// Arguments of one restoring call, roughly: a call must stay short.
 const RESTORE_ARGS: usize = 2000;

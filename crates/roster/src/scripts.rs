@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use allocation::Op;
+use allocation::{Op, SeatOp};
 use redis::{ErrorKind, FromRedisValue, ServerErrorKind};
 
 use crate::connection::Connection;
@@ -15,7 +15,7 @@ macro_rules! lua {
 }
 
 /// What a line `-- include <file>` stands for; an included file may include a later one.
-const INCLUDES: [(&str, &str); 11] = [
+const INCLUDES: [(&str, &str); 12] = [
     ("-- include roster_state.lua\n", lua!("roster_state.lua")),
     ("-- include roster_limits.lua\n", lua!("roster_limits.lua")),
     ("-- include roster_offers.lua\n", lua!("roster_offers.lua")),
@@ -36,6 +36,7 @@ const INCLUDES: [(&str, &str); 11] = [
     ("-- include roster_credit.lua\n", lua!("roster_credit.lua")),
     ("-- include roster_pool.lua\n", lua!("roster_pool.lua")),
     ("-- include roster_choose.lua\n", lua!("roster_choose.lua")),
+    ("-- include seats_state.lua\n", lua!("seats_state.lua")),
 ];
 
 /// A file as it is sent.
@@ -133,6 +134,15 @@ scripts!(
     reclaim,
     set_skills,
     advance,
+    reserve_seat,
+    release_seat,
+    confirm_seat,
+    set_group_pool,
+    remove_group_pool,
+    set_group,
+    remove_group,
+    wake_seats,
+    forget_seats,
     note,
     rebuild_begin,
     rebuild_wipe,
@@ -140,6 +150,7 @@ scripts!(
     rebuild_open,
     state_check,
     state_scan,
+    group_read,
 );
 
 impl Scripts {
@@ -164,6 +175,17 @@ impl Scripts {
             Op::Reclaim { .. } => &self.reclaim,
             Op::SetSkills(_) => &self.set_skills,
             Op::Advance { .. } => &self.advance,
+            Op::Seats(op) => match op {
+                SeatOp::Reserve(_) => &self.reserve_seat,
+                SeatOp::Release(_) => &self.release_seat,
+                SeatOp::Confirm(_) => &self.confirm_seat,
+                SeatOp::SetPool(_) => &self.set_group_pool,
+                SeatOp::RemovePool { .. } => &self.remove_group_pool,
+                SeatOp::SetGroup(_) => &self.set_group,
+                SeatOp::RemoveGroup { .. } => &self.remove_group,
+                SeatOp::Wake { .. } => &self.wake_seats,
+                SeatOp::Forget { .. } => &self.forget_seats,
+            },
             Op::Note => &self.note,
             Op::Rebuilt { .. } => &self.rebuild_open,
         }

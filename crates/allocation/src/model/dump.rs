@@ -73,6 +73,7 @@ impl Corp {
         }
         self.dump_visits(&mut keys);
         self.dump_offers(&mut keys);
+        self.seats.dump(&mut keys);
         for (id, request) in &self.requests {
             if !request.is_over(self.at_ms) {
                 let text = request_text(request);

@@ -38,6 +38,7 @@ impl Corp {
             let read = match value {
                 Value::Bytes(bytes) => corp.read_bytes(key, bytes),
                 Value::Sorted(entries) => corp.read_sorted(key, entries),
+                Value::Hash(fields) => corp.seats.read_hash(key, fields),
             };
             read.map_err(|error| unreadable(format!("{key}: {error}")))?;
         }
@@ -73,7 +74,8 @@ impl Corp {
             Some(("request", id)) => {
                 self.remember(id.parse()?, read_request(text(bytes)?)?);
             }
-            _ => return Err(unreadable("an unknown key")),
+            Some((family, of)) => self.seats.read_text(family, of, text(bytes)?)?,
+            None => return Err(unreadable("an unknown key")),
         }
         Ok(())
     }
@@ -132,7 +134,7 @@ impl Corp {
             }
             // The queues and the members say this, too.
             Some(("queues" | "skill", _)) => {}
-            _ => return Err(unreadable("an unknown key")),
+            _ => self.seats.read_sorted(key, entries)?,
         }
         Ok(())
     }

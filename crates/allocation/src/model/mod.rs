@@ -26,6 +26,7 @@ mod reassign;
 mod route;
 mod route_dump;
 mod rows;
+mod seats;
 mod settle;
 mod skills;
 mod slots;
@@ -56,6 +57,7 @@ use member::Member;
 use offer::{Offer, Offers};
 use pool::Pool;
 use route::Route;
+use seats::Seats;
 use slots::{Hold, Slots};
 use waiting::{Drip, Queue, Waiting};
 
@@ -64,6 +66,7 @@ pub(crate) use candidates::{Candidate, Choice, PickRule};
 pub use candidates::{Filter, TieRule};
 pub(crate) use watch::{How, Turn, Watcher};
 
+pub use seats::{GroupPoolView, GroupView, PersonView, SeatPlace, SeatRows, SeatView};
 pub use view::{AllocationView, Given, HoldView, MemberView, RouteView, Share, SlotView};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
@@ -95,6 +98,7 @@ pub struct Corp {
     requests_by_age: BTreeSet<(u64, RequestId)>,
     slots: Slots,
     offers: Offers,
+    seats: Seats,
 }
 
 /// An open or waiting allocation.
@@ -164,6 +168,8 @@ struct Call<'a> {
     /// Members that may have nothing left to remember.
     seen: BTreeSet<MemberId>,
     watcher: Option<&'a mut dyn Watcher>,
+    /// There is a seat for somebody who waits for one.
+    seats_left: bool,
 }
 
 impl Corp {
@@ -274,13 +280,14 @@ impl<'a> Call<'a> {
             woken: Vec::new(),
             seen: BTreeSet::new(),
             watcher: None,
+            seats_left: false,
         }
     }
 }
 
 impl Call<'_> {
     fn run(&mut self, op: &Op) -> Answer {
-        if !matches!(op, Op::Rebuilt { .. }) {
+        if !matches!(op, Op::Rebuilt { .. } | Op::Seats(_)) {
             self.sweep();
             self.sweep_alarms();
         }
@@ -303,6 +310,11 @@ impl Call<'_> {
             Op::Reclaim { limit } => self.reclaim(*limit),
             Op::SetSkills(change) => Answer::Member(self.set_skills(change)),
             Op::Advance { limit } => Answer::Advanced(self.advance(*limit)),
+            Op::Seats(op) => {
+                let (answer, seats_left) = self.corp.apply_seats(op, self.now_ms);
+                self.seats_left = seats_left;
+                Answer::Seats(answer)
+            }
             Op::Note => Answer::Ok,
             Op::Rebuilt { .. } => self.all_off(),
         }
@@ -316,7 +328,7 @@ impl Call<'_> {
         }
         Outcome {
             answer,
-            more: self.touched.iter().any(|pool| self.can_wake(pool)),
+            more: self.seats_left || self.touched.iter().any(|pool| self.can_wake(pool)),
             woken: self.woken,
         }
     }

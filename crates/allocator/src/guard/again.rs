@@ -104,6 +104,8 @@ fn is_for_again(entry: &LogEntry) -> bool {
         | Op::Reclaim { .. }
         | Op::Advance { .. }
         | Op::SetSlots(_)
+        // Who was shown a group asks again, and what WeCom said of groups is read again.
+        | Op::Seats(_)
         | Op::Rebuilt { .. } => false,
     }
 }

@@ -91,6 +91,8 @@ pub fn changes(entry: &LogEntry, payload: &Payload, routes: &Routes) -> Vec<Chan
                 &mut changes,
             );
         }
+        // Seats of groups stand in the log; no row of an allocation is made of them.
+        (Op::Seats(_), Answer::Seats(_)) => {}
         _ => {}
     }
     if let Some(audited) = payload

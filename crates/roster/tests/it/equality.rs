@@ -15,6 +15,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
+use crate::seat_steps::{SeatStep, Versions, seat_op, seat_step, stand_groups};
 use crate::support::*;
 
 const MEMBERS: [&str; 7] = [
@@ -61,6 +62,8 @@ enum Step {
     Settle(Index, u8, usize, u8),
     /// By a slot, by a visitor or by the plain way; to the member who was seen, mostly.
     Confirm(Index, u8, u8, Confirmation),
+    /// Seats have nothing to do with all this, and stand in the same log.
+    Seats(SeatStep),
 }
 
 fn subject_name() -> impl Strategy<Value = String> {
@@ -300,11 +303,12 @@ fn step() -> impl Strategy<Value = Step> {
                 thousandths,
             }))),
         1 => Just(Step::Op(Op::Note)),
+        12 => seat_step().prop_map(Step::Seats),
     ]
 }
 
 /// Turns a step into the operation it means in this state.
-fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
+fn op(step: Step, twin: &Twin, versions: &mut [u64], of_seats: &mut Versions) -> Option<Op> {
     let mut next_version = |pool: usize, change: i64| {
         let version = versions[pool].saturating_add_signed(change);
         versions[pool] = versions[pool].max(version);
@@ -324,6 +328,7 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64]) -> Option<Op> {
             Op::Presence(changes)
         }
         Step::Op(op) => op,
+        Step::Seats(step) => Op::Seats(seat_op(step, twin, of_seats)),
         Step::SetPool(name, change, strategy, members, offers) => {
             let mut seen = BTreeSet::new();
             let members = members.into_iter().filter(|(who, ..)| seen.insert(*who));
@@ -457,11 +462,13 @@ async fn run(steps: Vec<(Step, i64)>) {
         twin.apply(Op::SetSlots(slots)).await;
     }
     twin.on(&MEMBERS).await;
+    stand_groups(&mut twin).await;
+    let mut of_seats = Versions::default();
     let mut latest = twin.now;
     for (i, (step, pause)) in steps.into_iter().enumerate() {
         twin.now = twin.now.saturating_add_signed(pause).max(latest - HOUR);
         latest = latest.max(twin.now);
-        if let Some(op) = op(step, &twin, &mut versions) {
+        if let Some(op) = op(step, &twin, &mut versions, &mut of_seats) {
             twin.apply(op).await;
         }
         if i % 16 == 0 {
@@ -469,7 +476,11 @@ async fn run(steps: Vec<(Step, i64)>) {
         }
     }
     twin.compare().await;
+    compare_logs(&twin).await;
+}
 
+/// The log says everything, and so does a dump.
+pub(crate) async fn compare_logs(twin: &Twin) {
     let log = twin.redis.log_read(0, 10_000).await.unwrap();
     let mut folded = Corp::new();
     for entry in &log {

@@ -25,13 +25,25 @@ const OPERATIONS: [&str; 19] = [
     "advance",
     "note",
 ];
-const OTHERS: [&str; 6] = [
+const SEATS: [&str; 9] = [
+    "reserve_seat",
+    "release_seat",
+    "confirm_seat",
+    "set_group_pool",
+    "remove_group_pool",
+    "set_group",
+    "remove_group",
+    "wake_seats",
+    "forget_seats",
+];
+const OTHERS: [&str; 7] = [
     "rebuild_begin",
     "rebuild_wipe",
     "rebuild_restore",
     "rebuild_open",
     "state_check",
     "state_scan",
+    "group_read",
 ];
 
 fn read(name: &str) -> String {
@@ -63,6 +75,31 @@ const DERIVED: &str = "\
 -- Derived  skill zset {corp}:v1:skill:<s>
 -- Derived  patience zset {corp}:v1:patience
 ";
+
+/// The same of seats.
+const DERIVED_OF_SEATS: &str = "\
+-- Derived  pool text {corp}:v1:gpool:<p>
+-- Derived  free zset {corp}:v1:gfree:<p>
+-- Derived  group text {corp}:v1:group:<c>
+-- Derived  seat text {corp}:v1:seat:<s>
+-- Derived  held zset {corp}:v1:gheld:<c>
+-- Derived  held zset {corp}:v1:ganon:<c>
+-- Derived  queue zset {corp}:v1:gwait:<p>
+-- Derived  queues zset {corp}:v1:gqueues:<p>
+-- Derived  ends zset {corp}:v1:gends
+-- Derived  pasts zset {corp}:v1:gpast
+";
+/// What only some of them derive.
+const SOMETIMES: [(&str, &str); 2] = [
+    (
+        "'groups:'",
+        "-- Derived  groups zset {corp}:v1:groups:<p>\n",
+    ),
+    (
+        "'people:'",
+        "-- Derived  people hash {corp}:v1:people:<c>\n",
+    ),
+];
 
 #[test]
 fn headers_agree_with_bodies() {
@@ -103,6 +140,25 @@ fn headers_agree_with_bodies() {
             .replacen("-- include roster_route.lua\n", &route, 1)
             .replacen("-- include roster_waiting.lua\n", &waiting, 1)
             .replacen("-- include roster_pool.lua\n", &pool, 1);
+        assert_eq!(
+            lua_header_problems(name, &text),
+            Vec::<String>::new(),
+            "{name}"
+        );
+    }
+    let seats = read("seats_state").replace("concat(ARGV, FIELD, 3)", "args");
+    for name in SEATS {
+        let file = read(name);
+        assert!(file.contains("-- include seats_state.lua\n"), "{name}");
+        let mut derived = DERIVED_OF_SEATS.to_owned();
+        for (key, line) in SOMETIMES {
+            if file.contains(key) {
+                derived.push_str(line);
+            }
+        }
+        let text = file
+            .replacen("\n-- Returns", &format!("\n{derived}--\n-- Returns"), 1)
+            .replacen("-- include seats_state.lua\n", &seats, 1);
         assert_eq!(
             lua_header_problems(name, &text),
             Vec::<String>::new(),

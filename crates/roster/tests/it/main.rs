@@ -20,6 +20,7 @@ mod read;
 mod reassign;
 mod rebuild;
 mod routes;
+mod seat_steps;
 mod set_pool;
 mod settle;
 mod support;

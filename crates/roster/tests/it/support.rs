@@ -3,8 +3,8 @@
 use allocation::model::Corp;
 use allocation::{
     AllocationId, Answer, Closing, CorpId, Decision, Dump, MemberId, Op, Outcome, PoolConfig,
-    PoolId, PresenceChange, Reason, Reassignment, Request, SetMember, Settlement,
-    SettlementOutcome, Strategy, SubjectKey, Value, Weight, Woken,
+    PoolId, PresenceChange, Reason, Reassignment, Request, SeatAnswer, SeatOp, SetMember,
+    Settlement, SettlementOutcome, Strategy, SubjectKey, Value, Weight, Woken,
 };
 use redis::aio::ConnectionManager;
 use roster::{CorpRoster, Roster};
@@ -64,6 +64,13 @@ impl Twin {
         assert_eq!(applied.answer, outcome, "{op:?}");
         assert_eq!(applied.seq, self.model.seq());
         outcome
+    }
+
+    pub(crate) async fn seats(&mut self, op: SeatOp) -> SeatAnswer {
+        match self.apply(Op::Seats(op)).await.answer {
+            Answer::Seats(answer) => answer,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn log_key(&self) -> String {
@@ -155,6 +162,12 @@ fn show(value: &Value) -> String {
     match value {
         Value::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
         Value::Sorted(entries) => format!("{entries:?}"),
+        Value::Hash(fields) => {
+            let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+            let fields = fields.iter();
+            let fields = fields.map(|(field, value)| (text(field), text(value)));
+            format!("{:?}", fields.collect::<Vec<_>>())
+        }
     }
 }
 
