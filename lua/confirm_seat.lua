@@ -32,6 +32,7 @@ return operation('confirm_seat.1', {}, function()
   if g.seen ~= from and g.seen ~= version and ARGV[6] ~= '1' then return { 'STALE', g.seen } end
   local people_key = PREFIX .. 'people:' .. id
   local n_before = g.people
+  if call('HLEN', people_key) ~= n_before then broken('people of ' .. id .. ' are missing') end
   local out, changed, gone = {}, {}, {}
 
   -- What is known of these people: false if they are not in it.

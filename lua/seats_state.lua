@@ -167,6 +167,7 @@ local function first_of(p, tag)
   if first == nil then
     local name = call('ZRANGE', PREFIX .. 'gfree:' .. p.id .. (tag == '' and '' or FIELD .. tag), 0, 0)[1]
     first = name and sub(name, TIE_DIGITS + 1) or false
+    if not first and tag == '' and p.free > 0 then broken('free groups of ' .. p.id .. ' are missing') end
     p.first[tag] = first
   end
   return first
@@ -302,7 +303,7 @@ end
 local function head_of(p, q)
   if q.turn == nil then
     local first = call('ZRANGE', queue_key(p.id, q.tags), 0, 0, 'WITHSCORES')
-    q.turn, q.name = first[2] and tonumber(first[2]) or false, first[1]
+    q.turn, q.name = tonumber(first[2] or broken('a queue of ' .. p.id .. ' is missing')), first[1]
   end
   return q.turn
 end
@@ -312,9 +313,13 @@ local function next_queue(p)
   if p.waiting == 0 then return nil end
   local best
   local queues = queues_of(p)
+  if #queues == 0 then broken('the queues of ' .. p.id .. ' are missing') end
   for i = 1, #queues do
     local q = queues[i]
-    if head_of(p, q) and choose_group(p, q.wishes) and not (best and best.turn <= q.turn) then best = q end
+    if choose_group(p, q.wishes) then
+      local at = head_of(p, q)
+      if not (best and best.turn <= at) then best = q end
+    end
   end
   return best
 end
@@ -333,11 +338,13 @@ end
 local function stop_waiting(name, s)
   local key = queue_key(s.pool, s.tags)
   if call('ZREM', key, name) == 0 then broken(name .. ' does not wait') end
-  if call('EXISTS', key) == 0 then call('ZREM', PREFIX .. 'gqueues:' .. s.pool, s.tags) end
+  local is_empty = call('EXISTS', key) == 0
+  if is_empty then call('ZREM', PREFIX .. 'gqueues:' .. s.pool, s.tags) end
   pasts[name] = false
   local p = pool(s.pool)
   if p then
     p.waiting, p.dirty = p.waiting - 1, true
+    if is_empty then p.queues = nil end
     for i = 1, p.queues and #p.queues or 0 do
       if p.queues[i].tags == s.tags then p.queues[i].turn = nil end
     end

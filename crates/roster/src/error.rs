@@ -9,7 +9,7 @@ pub enum Error {
     #[error("a newer rebuild is under way or done")]
     Stale,
     /// More than one call can carry.
-    #[error("more than {} requests in one call", allocation::MAX_BATCH)]
+    #[error("more than one call can carry")]
     TooMany,
     /// Redis did not do it, or may have done it and did not say so: asking again is safe.
     #[error("redis")]

@@ -17,6 +17,7 @@ mod log;
 mod read;
 mod rebuild;
 mod scripts;
+mod seats;
 
 pub use call::Applied;
 pub use connection::Connection;
@@ -25,3 +26,4 @@ pub use error::Error;
 pub use log::LogReader;
 pub use read::{PoolVersion, Remembered};
 pub use rebuild::Status;
+pub use seats::SeatsApplied;

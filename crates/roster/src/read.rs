@@ -108,7 +108,7 @@ impl<C: Connection> CorpRoster<C> {
         self.first_of("patience").await
     }
 
-    async fn first_of(&self, name: &str) -> Result<Option<u64>, Error> {
+    pub(crate) async fn first_of(&self, name: &str) -> Result<Option<u64>, Error> {
         let mut connection = self.connection.clone();
         let first: Vec<(Vec<u8>, f64)> = redis::cmd("ZRANGE")
             .arg(self.keys.key(name))
@@ -178,7 +178,7 @@ impl<C: Connection> CorpRoster<C> {
     }
 
     /// These keys as a dump that has nothing else.
-    async fn part(&self, names: Vec<String>) -> Result<Dump, Error> {
+    pub(crate) async fn part(&self, names: Vec<String>) -> Result<Dump, Error> {
         let values = self.texts(&names).await?;
         let keys: BTreeMap<String, Value> = names
             .into_iter()
@@ -203,7 +203,7 @@ impl<C: Connection> CorpRoster<C> {
     }
 }
 
-fn unreadable(what: &'static str, problem: &str) -> Error {
+pub(crate) fn unreadable(what: &'static str, problem: &str) -> Error {
     Error::Answer(allocation::Error::Unreadable {
         what,
         problem: problem.to_owned(),

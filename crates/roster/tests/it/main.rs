@@ -21,6 +21,8 @@ mod reassign;
 mod rebuild;
 mod routes;
 mod seat_steps;
+mod seats;
+mod seats_together;
 mod set_pool;
 mod settle;
 mod support;
