@@ -15,7 +15,7 @@ macro_rules! lua {
 }
 
 /// What a line `-- include <file>` stands for; an included file may include a later one.
-const INCLUDES: [(&str, &str); 12] = [
+const INCLUDES: [(&str, &str); 13] = [
     ("-- include roster_state.lua\n", lua!("roster_state.lua")),
     ("-- include roster_limits.lua\n", lua!("roster_limits.lua")),
     ("-- include roster_offers.lua\n", lua!("roster_offers.lua")),
@@ -37,6 +37,7 @@ const INCLUDES: [(&str, &str); 12] = [
     ("-- include roster_pool.lua\n", lua!("roster_pool.lua")),
     ("-- include roster_choose.lua\n", lua!("roster_choose.lua")),
     ("-- include seats_state.lua\n", lua!("seats_state.lua")),
+    ("-- include seats_waiting.lua\n", lua!("seats_waiting.lua")),
 ];
 
 /// A file as it is sent.

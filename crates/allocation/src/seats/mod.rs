@@ -15,6 +15,7 @@
 //!
 //! There is one for each campaign and visitor. A group belongs to one group pool; several campaigns may fill it.
 
+mod confirmed;
 mod id;
 pub(crate) mod name;
 mod op;
@@ -23,6 +24,7 @@ mod people;
 #[cfg(test)]
 mod tests;
 
+pub use confirmed::{GroupCount, JoinedAs, Joining, Leaving, SeatsConfirmed};
 pub use id::{
     CampaignId, ChatId, ChatVersion, GroupPoolId, GroupTag, GroupTags, PersonKey, SeatId, SeatName,
     Via,
@@ -32,10 +34,7 @@ pub use op::{FillStrategy, ReleaseSeat, ReserveSeat, SeatOp, SetGroup, SetGroupP
 pub use outcome::{
     EndedSeat, GroupChange, GroupPoolChange, Released, Reserved, SeatAnswer, SeatResult, WokenSeat,
 };
-pub use people::{
-    ConfirmSeats, GroupCount, JoinedAs, JoinedPerson, Joining, Leaving, SeatCandidate, SeatMatch,
-    SeatState, SeatsConfirmed,
-};
+pub use people::{ConfirmSeats, JoinedPerson, SeatCandidate, SeatMatch, SeatState};
 
 /// Seats asked for in one call.
 pub const MAX_RESERVES: usize = 64;

@@ -1,9 +1,10 @@
 //! What operations on seats answer, with its text form: the number of woken and they, the number of lapsed and they, then
 //! the fields of the operation's own result.
 
+use super::confirmed::SeatsConfirmed;
 use super::id::{CampaignId, ChatId, SeatId};
 use super::op::SeatOp;
-use super::people::{SeatState, SeatsConfirmed};
+use super::people::SeatState;
 use crate::error::Error;
 use crate::id::SubjectKey;
 use crate::op::many;

@@ -147,6 +147,7 @@ fn headers_agree_with_bodies() {
         );
     }
     let seats = read("seats_state").replace("concat(ARGV, FIELD, 3)", "args");
+    let waiting = read("seats_waiting");
     for name in SEATS {
         let file = read(name);
         assert!(file.contains("-- include seats_state.lua\n"), "{name}");
@@ -158,7 +159,8 @@ fn headers_agree_with_bodies() {
         }
         let text = file
             .replacen("\n-- Returns", &format!("\n{derived}--\n-- Returns"), 1)
-            .replacen("-- include seats_state.lua\n", &seats, 1);
+            .replacen("-- include seats_state.lua\n", &seats, 1)
+            .replacen("-- include seats_waiting.lua\n", &waiting, 1);
         assert_eq!(
             lua_header_problems(name, &text),
             Vec::<String>::new(),

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allocation::model::{Corp, SeatPlace};
+use allocation::model::{Corp, SeatPlace, SeatRows};
 use allocation::{
     CorpId, FillStrategy, GroupTags, Op, Released, Reserved, SeatName, SeatOp, SeatState,
+    SetGroupPool,
 };
 use futures_util::future::join_all;
 use roster::{Error, Roster};
@@ -312,6 +313,45 @@ async fn wiped_seats_are_rebuilt_from_the_log() {
     empty.unwrap();
     let names: Vec<String> = twin.redis.dump().await.unwrap().keys.into_keys().collect();
     assert_eq!(names, ["corp"]);
+}
+
+/// Seats that were made of rows are those that were there, and Lua and model go on from them alike.
+#[tokio::test]
+async fn seats_made_of_rows_go_on() {
+    let mut twin = Twin::new().await;
+    for op in busy() {
+        twin.seats(op).await;
+    }
+    let corp = &twin.model;
+    let pools = corp.group_pools().map(|view| SetGroupPool {
+        pool: view.pool,
+        version: view.version,
+        strategy: view.strategy,
+    });
+    let rows = SeatRows {
+        pools: pools.collect(),
+        groups: corp.groups().collect(),
+        seats: corp.seats(),
+        ..SeatRows::default()
+    };
+    let (seq, at_ms) = (corp.seq(), corp.at_ms());
+    let made = Corp::from_rows(seq, at_ms, Vec::new(), Vec::new(), Vec::new());
+    let made = made.with_seats(rows);
+    assert_eq!(made.seats(), corp.seats());
+    assert!(made.groups().eq(corp.groups()));
+    twin.redis.begin_rebuild(2).await.unwrap();
+    let now = Some(twin.now);
+    let finished = twin.redis.finish_rebuild(made.clone(), 2, now).await;
+    finished.unwrap();
+    twin.model = made;
+    twin.model.apply(&Op::Rebuilt { generation: 2 }, twin.now);
+    twin.compare().await;
+    for visitor in ["v2", "v3", "unknown"] {
+        twin.seats(SeatOp::Release(vec![release(visitor)])).await;
+        let asked = vec![reserve(&format!("after {visitor}")), reserve("v5")];
+        twin.seats(SeatOp::Reserve(asked)).await;
+        twin.compare().await;
+    }
 }
 
 fn kind(view: &allocation::model::SeatView) -> SeatState {
