@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | `gateway` | P1–P6, P8, P9, P24 (gateway), P25: callbacks over HTTP, stored in Redis | [`gateway`], [`memory`] |
 //! | `decide` | P13–P18: the allocation script, its client, and what others do instead | [`decide`] |
+//! | `seats` | P30: seats of customer groups | [`seats`] |
 //! | `ledger` | P20: the ledger's writer | [`ledger`] |
 //! | `path` | P10–P12, P23, P24 (allocator), P27: from callback to committed row | [`path`] |
 //! | `open` | P26: one callback's cryptography | [`open`] |
@@ -35,6 +36,7 @@ mod programs;
 mod redis_benchmark;
 mod replay;
 mod row;
+mod seats;
 mod servers;
 pub(crate) mod stand;
 mod store;
@@ -87,6 +89,8 @@ pub(crate) enum Group {
     Gateway,
     /// Decisions in Redis.
     Decide,
+    /// Seats of customer groups in Redis.
+    Seats,
     /// The ledger's writer.
     Ledger,
     /// From the callback to the committed row.
@@ -98,10 +102,11 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    const ALL: [Group; 6] = [
+    const ALL: [Group; 7] = [
         Group::Open,
         Group::Replay,
         Group::Decide,
+        Group::Seats,
         Group::Gateway,
         Group::Ledger,
         Group::Path,
@@ -110,7 +115,7 @@ impl Group {
     fn needs(self) -> &'static [Package] {
         match self {
             Group::Open | Group::Replay => &[],
-            Group::Gateway => &[Package::Redis],
+            Group::Gateway | Group::Seats => &[Package::Redis],
             Group::Ledger => &[Package::Postgres],
             Group::Decide | Group::Path => &[Package::Redis, Package::Postgres],
         }
@@ -120,6 +125,7 @@ impl Group {
         match self {
             Group::Gateway => "gateway",
             Group::Decide => "decide",
+            Group::Seats => "seats",
             Group::Ledger => "ledger",
             Group::Path => "path",
             Group::Open => "open",
@@ -238,6 +244,7 @@ fn measure(bench: &Bench, group: Group) -> anyhow::Result<Vec<Row>> {
         Group::Open => open::run(bench, &mut samples)?,
         Group::Replay => replay::run(bench, &mut samples)?,
         Group::Decide => decide::run(bench, &mut samples)?,
+        Group::Seats => seats::run(bench, &mut samples)?,
         Group::Gateway => {
             gateway::run(bench, &mut samples)?;
             memory::run(bench, &mut samples)?;

@@ -49,6 +49,27 @@ pub fn decide_request_with(pool: &str, plan: Option<&Plan>, salt: u8) -> [String
     request
 }
 
+/// The hash of `reserve_seat`, for EVALSHA after [`crate::Roster::load`].
+pub fn reserve_hash() -> &'static str {
+    SCRIPTS.reserve_seat.hash()
+}
+
+/// The arguments of one visitor who wants any group of `pool`, with `__rand_int__` in seat and subject; `salt` (0..=99) tells
+/// visitors of one call apart.
+pub fn reserve_request(campaign: &str, pool: &str, salt: u8) -> [String; 9] {
+    [
+        format!("0192a4f0-0000-7000-80{salt:02}-__rand_int__"),
+        campaign.to_owned(),
+        pool.to_owned(),
+        format!("{salt:020}__rand_int__"),
+        String::new(),
+        String::new(),
+        String::new(),
+        "600000".to_owned(),
+        "60000".to_owned(),
+    ]
+}
+
 /// Code of a script that only picks: `EVALSHA <hash> 1 <log key> <pool>`. It moves the pool's fairness state and
 /// nothing else of the corp, so the corp is good for nothing but benchmarks afterwards.
 pub fn pick_code() -> &'static str {

@@ -52,8 +52,21 @@ const fn costs(name: &'static str, what: &'static str) -> Definition {
     }
 }
 
+/// Higher is better; without a bar.
+const fn told(name: &'static str, unit: &'static str, what: &'static str) -> Definition {
+    Definition {
+        name,
+        what,
+        unit,
+        better: Better::Higher,
+        bar: None,
+        goal: None,
+    }
+}
+
 const CALLBACKS: &str = "callbacks/s";
 const DECISIONS: &str = "decisions/s";
+const SEATS: &str = "seats/s";
 
 /// In the order of the document they come from.
 #[rustfmt::skip]
@@ -120,6 +133,12 @@ pub(crate) static ROWS: &[Definition] = &[
     lower("P26", "ns", 2.5, 1.5, "open a callback ÷ SHA-1, base64 and AES of the same bytes"),
     higher("P27", "customers/s", 0.05, 0.10, "whole path with WeCom's simulator called ÷ SET"),
     lower("P29", "s", 60.0, 20.0, "a million customers of the log again under another policy"),
+    told("P30-10", SEATS, "one seat a call ÷ the shortest script that writes, 10 groups, 16 in flight"),
+    told("P30-100", SEATS, "the same, 100 groups"),
+    told("P30-1000", SEATS, "the same, 1,000 groups"),
+    told("P30-batch-10", SEATS, "64 seats a call ÷ the shortest script that writes, 10 groups"),
+    told("P30-batch-100", SEATS, "the same, 100 groups"),
+    told("P30-batch-1000", SEATS, "the same, 1,000 groups"),
 ];
 
 pub(crate) fn find(name: &str) -> &'static Definition {
