@@ -33,6 +33,19 @@ end
 return operation('reserve_seat.1', keys, function(got)
   local out = {}
 
+  -- Stands where his turn says, and gets a seat at once if it is his turn.
+  local function wait_since(p, name, id, at, anonymous, via, tags, hold_ms, wait_ms, word)
+    local w = { kind = 'W', id = id, pool = p.id, anonymous = anonymous, via = via, ends = now + wait_ms, turn = at, tags = tags,
+      hold = hold_ms }
+    wait(name, w)
+    touch(p)
+    wake()
+    local is = seat_now(name)
+    -- He is among the woken.
+    if is.kind == 'H' then return 'AGAIN', is.id, is.group, whole(is.ends) end
+    return word, id, whole(position_of(name, w)), whole(w.ends)
+  end
+
   -- A hold that is over and was not given back yet begins anew; what counts of the ways that he was shown is the last one.
   local function hold_again(name, s, via, hold_ms)
     if s.ends <= now then
@@ -54,22 +67,21 @@ return operation('reserve_seat.1', keys, function(got)
     local s = seats[name]
     if s == nil then s = load_seat(name, got[at_key['seat:' .. name]]) end
     s = s and not s.gone and s
-    if s and s.kind == 'H' then return hold_again(name, s, via, hold_ms) end
-    if s and (s.kind == 'C' or s.kind == 'L') then return 'JOINED', s.id, s.group, '' end
     local p = pools[p_id]
     if p == nil then p = load_pool(p_id, got[at_key['gpool:' .. p_id]]) end
+    if s and s.kind == 'H' then
+      local g = known_group(s.group)
+      -- Nobody can scan his way into this group: as if he had waited since he was shown it.
+      if not p or g.people < g.cap then return hold_again(name, s, via, hold_ms) end
+      unhold(name, s)
+      return wait_since(p, name, s.id, s.turn, anonymous, via, tags, hold_ms, wait_ms, 'WAITING')
+    end
+    if s and (s.kind == 'C' or s.kind == 'L') then return 'JOINED', s.id, s.group, '' end
     if not p then return 'NO_POOL', '', '', '' end
     if s and s.kind == 'W' then
       -- Who waits keeps his turn as long as he asks, also where he wants something else by now.
       stop_waiting(name, s)
-      s.pool, s.tags, s.anonymous, s.via, s.ends, s.hold = p_id, tags, anonymous, via, now + wait_ms, hold_ms
-      wait(name, s)
-      touch(p)
-      wake()
-      local is = seat_now(name)
-      -- He is among the woken: it was his turn.
-      if is.kind == 'H' then return 'AGAIN', is.id, is.group, whole(is.ends) end
-      return 'STILL', s.id, whole(position_of(name, s)), whole(s.ends)
+      return wait_since(p, name, s.id, s.turn, anonymous, via, tags, hold_ms, wait_ms, 'STILL')
     end
     if s then
       pasts[name] = false

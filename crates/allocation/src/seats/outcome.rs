@@ -19,7 +19,7 @@ pub enum Reserved {
         chat: ChatId,
         until_ms: u64,
     },
-    /// He has had it.
+    /// He has had it; or, if he is among the woken, he has it from now on.
     Again {
         seat: SeatId,
         chat: ChatId,
@@ -33,7 +33,7 @@ pub enum Reserved {
         /// In his queue, counted from 1.
         position: u32,
         until_ms: u64,
-        /// He has waited before, and kept his place.
+        /// He has waited before, and kept his place. Otherwise the seat is new, or his held one: its group is full by now.
         again: bool,
     },
     /// No such group pool; nothing was remembered.

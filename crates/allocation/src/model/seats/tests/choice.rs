@@ -155,6 +155,43 @@ fn a_reload_shows_the_same_group() {
     assert_eq!(hall.ask("v1"), joined);
 }
 
+/// Others came past us until nobody can scan his way in: who holds a seat there is shown another group, before those who came
+/// later, or waits for one.
+#[test]
+fn a_hold_in_a_full_group_is_of_no_use() {
+    let mut hall = Hall::new(FillFirst);
+    hall.group("a", 3);
+    hall.shown("v1");
+    hall.shown("v2");
+    hall.shown("v3");
+    hall.shown("later");
+    hall.read("a", ["p1", "p2"].map(unread).to_vec(), &[]);
+    assert_eq!(hall.shown("v1").unwrap(), "a");
+    hall.read("a", vec![unread("p3")], &[]);
+    let seat = hall.corp.seat(&name("v1")).unwrap().seat;
+    let waits = hall.ask("v1");
+    let position = 1;
+    let until_ms = hall.now + WAIT_MS;
+    let again = false;
+    let expected = Reserved::Waiting {
+        seat,
+        position,
+        until_ms,
+        again,
+    };
+    assert_eq!((waits, hall.count("a")), (expected, (3, 2, 0)));
+    hall.set("b", 2, |group| group.with_rank(9));
+    let answer = hall.read("b", vec![], &[]);
+    let b = || "b".to_owned();
+    assert_eq!(woken(&answer), [(key("v1"), b()), (key("later"), b())]);
+    hall.group("c", 1);
+    let asked = hall.asked("v2");
+    let (again, answer) = hall.ask_as(asked);
+    assert_eq!(shown(&again).unwrap(), "c");
+    assert_eq!(woken(&answer), [(key("v2"), "c".to_owned())]);
+    assert_eq!(hall.count("a"), (3, 1, 0));
+}
+
 #[test]
 fn a_seat_is_given_back_once_and_only_if_it_is_meant() {
     let mut hall = Hall::new(FillFirst);
