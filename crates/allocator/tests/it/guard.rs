@@ -1,7 +1,12 @@
 //! Rebuilds: what Redis still has reaches the ledger first.
 
+use allocation::{
+    ChatId, ConfirmSeats, FillStrategy, GroupPoolId, GroupTags, JoinedPerson, PersonKey,
+    ReserveSeat, Reserved, SeatId, SetGroup, SetGroupPool, SubjectKey,
+};
 use allocator::guard::{self, Wanted};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::api_support::{Console, Options, World};
 
@@ -204,4 +209,91 @@ async fn a_state_is_made_of_rows_when_asked_for() {
         .await
         .unwrap();
     world.goes_on(&console, &before).await;
+}
+
+/// Seats stand in the log, and in no row: what the ledger has of them is enough to write them anew.
+#[tokio::test]
+async fn seats_outlive_a_rebuild() {
+    let (world, _) = quiet_world().await;
+    let (app, corp) = (world.app(), world.corp_app());
+    let roster = &corp.roster;
+    let pool: GroupPoolId = "g".parse().unwrap();
+    let chat: ChatId = "wr1".parse().unwrap();
+    let set = SetGroupPool {
+        pool: pool.clone(),
+        version: 1,
+        strategy: FillStrategy::Spread,
+    };
+    roster.set_group_pool(set, "", None).await.unwrap();
+    let group = SetGroup::new(chat.clone(), 1, pool.clone(), 2, 0).unwrap();
+    roster.set_group(group, "", None).await.unwrap();
+    let person = |name: &str| JoinedPerson {
+        person: PersonKey::customer(&corp.id, name),
+        identified: true,
+        scanned: true,
+        state: None,
+        names: Vec::new(),
+    };
+    let read = ConfirmSeats {
+        chat: chat.clone(),
+        from: None,
+        version: "v1".parse().unwrap(),
+        force: false,
+        left: Vec::new(),
+        joined: vec![person("wmC1")],
+    };
+    roster.confirm_seats(read, "", None).await.unwrap();
+    let asked = ["v1", "v2"].map(|visitor| ReserveSeat {
+        seat: SeatId(Uuid::now_v7()),
+        campaign: "spring".parse().unwrap(),
+        pool: pool.clone(),
+        subject: SubjectKey::new(&corp.id, "visitor", visitor),
+        anonymous: true,
+        via: Some("inv1".parse().unwrap()),
+        tags: GroupTags::any(),
+        hold_ms: 600_000,
+        wait_ms: 600_000,
+    });
+    let first = roster
+        .reserve_seats(asked.to_vec(), "", None)
+        .await
+        .unwrap();
+    let seats = async || {
+        let mut dump = roster.dump().await.unwrap();
+        let of_seats = ["g", "people:", "seat:"];
+        dump.keys
+            .retain(|key, _| of_seats.iter().any(|family| key.starts_with(family)));
+        dump
+    };
+    let before = seats().await;
+    assert!(before.keys.len() > 10);
+    test_redis::shared().cli(&["DEL", &format!("{{{}}}:v1:people:wr1", world.corp)]);
+    guard::rebuild(app, corp, Wanted::default()).await.unwrap();
+    assert_eq!(seats().await, before);
+    let again = roster
+        .reserve_seats(asked.to_vec(), "", None)
+        .await
+        .unwrap();
+    let Reserved::Held {
+        seat,
+        chat,
+        until_ms,
+    } = first.answer[0].clone()
+    else {
+        panic!("{first:?}")
+    };
+    let held = Reserved::Again {
+        seat,
+        chat,
+        until_ms,
+    };
+    assert_eq!(again.answer[0], held);
+    assert!(matches!(
+        again.answer[1],
+        Reserved::Waiting {
+            position: 1,
+            again: true,
+            ..
+        }
+    ));
 }
