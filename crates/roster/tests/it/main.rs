@@ -22,6 +22,7 @@ mod rebuild;
 mod routes;
 mod seat_steps;
 mod seats;
+mod seats_rebuild;
 mod seats_together;
 mod set_pool;
 mod settle;
