@@ -67,6 +67,8 @@ local function load_pool(id, value)
     local version, strategy, free, waiting = match(value, '^(%d+)\31([^\31]*)\31(%d+)\31(%d+)$')
     if version then
       p = { id = id, version = tonumber(version), strategy = strategy, free = tonumber(free), waiting = tonumber(waiting), first = {} }
+    elseif not tonumber(value) then
+      broken('pool ' .. id .. ' cannot be read')
     end
   end
   pools[id] = p
@@ -117,6 +119,8 @@ local function group(id)
         held = tonumber(held), picked = tonumber(picked) }
       g.free = free_of(g)
       if g.free > 0 then g.score, g.name = place_of(g, pool_of(g)) end
+    elseif value and not tonumber(value) then
+      broken('group ' .. id .. ' cannot be read')
     end
     groups[id] = g
   end
