@@ -11,8 +11,9 @@ use crate::row::Columns;
 use crate::text::{clean, clean_option};
 use crate::times::{at, at_option};
 use crate::{
-    ApiKeys, Audit, BudgetBlocks, Calendars, Channels, Deliveries, DeliveryFilter, Drafts, Error,
-    Hours, Idempotency, Ledger, Members, Operations, Outbox, Pools, Schedules,
+    ApiKeys, Audit, BudgetBlocks, Calendars, Campaigns, Channels, Deliveries, DeliveryFilter,
+    Drafts, Error, GroupPools, Groups, Hours, Idempotency, Ledger, Members, Operations, Outbox,
+    Pools, Schedules,
 };
 
 macro_rules! tables {
@@ -30,8 +31,11 @@ tables!(
     api_keys: ApiKeys,
     audit: Audit,
     calendars: Calendars,
+    campaigns: Campaigns,
     channels: Channels,
     drafts: Drafts,
+    group_pools: GroupPools,
+    groups: Groups,
     hours: Hours,
     idempotency: Idempotency,
     members: Members,
@@ -53,7 +57,8 @@ pub struct EndpointCount {
 }
 
 impl Ledger {
-    /// Changes whenever a pool, member or channel of the corp does.
+    /// Changes whenever a pool, member, channel, group pool, group or campaign of the corp does; not with what WeCom says of a
+    /// group.
     pub async fn configuration_mark(&self, corp: &CorpId) -> Result<String, Error> {
         let mut work = self.db.single().await?;
         // Rows stay when what they describe is deleted, and versions only rise.
@@ -62,7 +67,10 @@ impl Ledger {
                 "SELECT concat_ws(' ',
                     (SELECT coalesce(sum(version), 0) FROM pools WHERE corp_id = $1),
                     (SELECT coalesce(sum(version), 0) FROM members WHERE corp_id = $1),
-                    (SELECT coalesce(sum(version), 0) FROM channels WHERE corp_id = $1)) AS mark",
+                    (SELECT coalesce(sum(version), 0) FROM channels WHERE corp_id = $1),
+                    (SELECT coalesce(sum(version), 0) FROM group_pools WHERE corp_id = $1),
+                    (SELECT coalesce(sum(version), 0) FROM groups WHERE corp_id = $1),
+                    (SELECT coalesce(sum(version), 0) FROM campaigns WHERE corp_id = $1)) AS mark",
             )
             .bind(corp.as_str());
         let mark = work.fetch_one(query).await?.value("mark")?;

@@ -12,6 +12,7 @@ mod api_keys;
 mod audit;
 mod budget_blocks;
 mod calendars;
+mod campaigns;
 mod change;
 mod channels;
 mod configured;
@@ -24,6 +25,9 @@ mod cursor;
 mod customers;
 mod deliveries;
 mod error;
+mod group_caps;
+mod group_pools;
+mod groups;
 mod hours;
 mod idempotency;
 mod log_write;
@@ -51,6 +55,7 @@ pub use api_keys::{ApiKey, ApiKeys, Role};
 pub use audit::{Audit, AuditFilter, AuditRecord, Trail};
 pub use budget_blocks::{BudgetBlock, BudgetBlocks};
 pub use calendars::{Calendar, Calendars, NewCalendar};
+pub use campaigns::{Campaign, Campaigns, NewCampaign, NoGroupPool, WaysOf};
 pub use change::{
     Change, Customer, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewOffer, NewTransfer,
     NewVisit, OfferEnded, SettledAs, VisitEnded, VisitHeld, WriteBatch,
@@ -69,6 +74,14 @@ pub use cursor::{Page, PageRequest};
 pub use customers::{Customers, Forgotten, KnownCustomer};
 pub use deliveries::{Deliveries, Delivery, DeliveryFilter, NewDelivery, OldDay};
 pub use error::Error;
+pub use group_caps::{GroupCaps, OwnCaps};
+pub use group_pools::{
+    GroupPool, GroupPoolUsers, GroupPoolVersion, GroupPools, NewGroupPool, Supply, SupplySource,
+};
+pub use groups::{
+    Group, GroupFilter, GroupProblem, GroupRead, GroupRefused, GroupSaid, GroupSource, GroupState,
+    GroupVersion, Groups, Imported, NewGroup, NewImport,
+};
 pub use hours::{AddLeave, Hours, Leave, MemberHours, NewLeave, PresenceMode, Said, SaidWhat};
 pub use idempotency::{Begun, Idempotency, IdempotencyKey, KeptAnswer};
 pub use log_write::{Conflict, LogWrite, Written};

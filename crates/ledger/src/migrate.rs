@@ -50,6 +50,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(15, "0015_first_response"),
     migration!(16, "0016_passed_over"),
     migration!(17, "0017_display_names"),
+    migration!(18, "0018_fission"),
 ];
 
 /// How the database and this program fit.

@@ -25,6 +25,11 @@ pub(crate) trait Columns {
     /// A count or number that is never negative.
     fn number(&self, name: &'static str) -> Result<u64, Error>;
 
+    /// An `integer` that is never negative.
+    fn small(&self, name: &'static str) -> Result<u32, Error>;
+
+    fn small_option(&self, name: &'static str) -> Result<Option<u32>, Error>;
+
     fn ms(&self, name: &'static str) -> Result<u64, Error>;
 
     fn ms_option(&self, name: &'static str) -> Result<Option<u64>, Error>;
@@ -61,6 +66,17 @@ impl Columns for PgRow {
         u64::try_from(self.value::<i64>(name)?).map_err(|problem| Error::unreadable(name, problem))
     }
 
+    fn small(&self, name: &'static str) -> Result<u32, Error> {
+        u32::try_from(self.value::<i32>(name)?).map_err(|problem| Error::unreadable(name, problem))
+    }
+
+    fn small_option(&self, name: &'static str) -> Result<Option<u32>, Error> {
+        let number: Option<i32> = self.value(name)?;
+        number
+            .map(|number| u32::try_from(number).map_err(|problem| Error::unreadable(name, problem)))
+            .transpose()
+    }
+
     fn ms(&self, name: &'static str) -> Result<u64, Error> {
         Ok(times::ms(self.value::<OffsetDateTime>(name)?))
     }
@@ -73,4 +89,9 @@ impl Columns for PgRow {
 /// Numbers of ours are below 2^63.
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// For an `integer`; the checks of the tables refuse what does not fit.
+pub(crate) fn small(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sqlx::postgres::PgRow;
 
 use crate::Error;
-use crate::row::Columns;
+use crate::row::{Columns, small};
 
 /// What the public page of a channel does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,9 +46,4 @@ impl Visits {
     pub(super) fn hold(&self) -> i32 {
         small(self.hold_seconds)
     }
-}
-
-/// Postgres' checks refuse what does not fit.
-fn small(number: u32) -> i32 {
-    i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -14,6 +14,8 @@ mod corps;
 mod customers;
 mod deliveries;
 mod faults;
+mod group_reads;
+mod groups;
 mod log_write;
 mod migrations;
 mod offers;

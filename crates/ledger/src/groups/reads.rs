@@ -1,0 +1,218 @@
+//! What WeCom says of groups, written down. A read never takes the place of a later one, and says nothing of what operators
+//! want: their words, and the version, are touched only where a group is new, or no more.
+
+use allocation::{ChatId, CorpId, GroupPoolId, GroupTag, MAX_GROUPS};
+use serde_json::json;
+use sqlx::postgres::PgRow;
+
+use super::rows::{n_groups, pool_caps, tags_column};
+use super::{GroupProblem, GroupRefused, GroupSource, GroupState, Groups};
+use crate::Error;
+use crate::audit::{Trail, write};
+use crate::connection::Work;
+use crate::error::retry;
+use crate::log_write::column;
+use crate::row::{Columns, small};
+use crate::text::{clean, clean_option};
+use crate::times::at;
+
+/// One group, read at WeCom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupRead {
+    pub chat: ChatId,
+    /// Empty when it has none of its own.
+    pub name: String,
+    pub owner: String,
+    pub member_count: u32,
+    pub member_version: Option<String>,
+    /// When it was asked for: what changed since then may be missing.
+    pub read_ms: u64,
+}
+
+/// What an import makes of groups that are new. State is not `Dismissed`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewImport {
+    pub pool: Option<GroupPoolId>,
+    pub state: GroupState,
+    /// Distinct, in order.
+    pub tags: Vec<GroupTag>,
+}
+
+/// What writing reads down came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Imported {
+    /// These are new; what was known of the others is fresh now.
+    Written(Vec<ChatId>),
+    /// Nothing was written.
+    Refused(GroupRefused),
+}
+
+impl Groups {
+    /// Writes these reads down. Those that are not known, or were deleted, become known as `new` says.
+    pub async fn import(
+        &self,
+        corp: &CorpId,
+        reads: &[GroupRead],
+        new: &NewImport,
+        trail: &Trail,
+    ) -> Result<Imported, Error> {
+        retry(|| self.try_import(corp, reads, new, trail)).await
+    }
+
+    async fn try_import(
+        &self,
+        corp: &CorpId,
+        reads: &[GroupRead],
+        new: &NewImport,
+        trail: &Trail,
+    ) -> Result<Imported, Error> {
+        let mut work = self.db.transaction().await?;
+        // Before the groups, as whoever puts the pool has it.
+        if let Some(pool) = &new.pool
+            && pool_caps(&mut work, corp, pool).await?.is_none()
+        {
+            work.roll_back().await?;
+            return Ok(Imported::Refused(GroupRefused::NoPool));
+        }
+        let mut added = add(&mut work, corp, reads, new, trail.now_ms).await?;
+        added.sort();
+        if let Some(pool) = new.pool.as_ref().filter(|_| !added.is_empty())
+            && n_groups(&mut work, corp, pool, None).await? > MAX_GROUPS
+        {
+            work.roll_back().await?;
+            let refused = GroupRefused::PoolFull(MAX_GROUPS);
+            return Ok(Imported::Refused(refused));
+        }
+        refresh(&mut work, corp, reads).await?;
+        let after = json!({"group_pool": new.pool, "tags": new.tags, "state": new.state.as_str(),
+            "source": GroupSource::Import.as_str()});
+        let record = |chat: &ChatId| {
+            let entity = format!("groups/{chat}");
+            trail.record("group.import", entity, None, Some(after.clone()))
+        };
+        let records: Vec<_> = added.iter().map(record).collect();
+        if !records.is_empty() {
+            write(&mut work, corp, &records.iter().collect::<Vec<_>>()).await?;
+        }
+        work.commit().await?;
+        Ok(Imported::Written(added))
+    }
+
+    /// The same for groups that are known; others are left out.
+    pub async fn refresh(&self, corp: &CorpId, reads: &[GroupRead]) -> Result<u64, Error> {
+        retry(|| async {
+            let mut work = self.db.single().await?;
+            let written = refresh(&mut work, corp, reads).await?;
+            work.end().await?;
+            Ok(written)
+        })
+        .await
+    }
+
+    /// A group could not be read. What was known of it stays.
+    pub async fn not_read(
+        &self,
+        corp: &CorpId,
+        chat: &ChatId,
+        problem: &GroupProblem,
+    ) -> Result<(), Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "UPDATE groups SET last_errcode = $3, last_error = $4
+                 WHERE corp_id = $1 AND chat_id = $2 AND deleted_at IS NULL",
+            )
+            .bind(corp.as_str())
+            .bind(chat.as_str().to_owned())
+            .bind(problem.errcode)
+            .bind(clean(&problem.error).into_owned());
+        work.execute(query).await?;
+        work.end().await
+    }
+
+    /// A group is no more at WeCom. False: it is not known, or was known to be so.
+    pub async fn dismissed(
+        &self,
+        corp: &CorpId,
+        chat: &ChatId,
+        trail: &Trail,
+    ) -> Result<bool, Error> {
+        let mut work = self.db.transaction().await?;
+        let query = work
+            .query(
+                "UPDATE groups AS g SET state = 'dismissed', version = g.version + 1, updated_at = $3
+                 FROM (SELECT corp_id, chat_id, state FROM groups WHERE corp_id = $1 AND chat_id = $2 FOR UPDATE) AS was
+                 WHERE g.corp_id = was.corp_id AND g.chat_id = was.chat_id AND g.deleted_at IS NULL
+                    AND was.state <> 'dismissed'
+                 RETURNING was.state",
+            )
+            .bind(corp.as_str())
+            .bind(chat.as_str().to_owned())
+            .bind(at(trail.now_ms));
+        let Some(row) = work.fetch_optional(query).await? else {
+            work.roll_back().await?;
+            return Ok(false);
+        };
+        let before: String = row.value("state")?;
+        let record = trail.record(
+            "group.dismissed",
+            format!("groups/{chat}"),
+            Some(json!({"state": before})),
+            Some(json!({"state": GroupState::Dismissed.as_str()})),
+        );
+        write(&mut work, corp, &[&record]).await?;
+        work.commit().await?;
+        Ok(true)
+    }
+}
+
+/// Those that were not known; `refresh` has what was read.
+async fn add(
+    work: &mut Work,
+    corp: &CorpId,
+    reads: &[GroupRead],
+    new: &NewImport,
+    now_ms: u64,
+) -> Result<Vec<ChatId>, Error> {
+    let query = work
+        .query(
+            "INSERT INTO groups AS g (corp_id, chat_id, group_pool_id, tags, state, source, version, created_at, updated_at)
+             SELECT $1, n.chat_id, $3, $4, $5, $6, 1, $7, $7 FROM unnest($2::text[]) AS n (chat_id) ORDER BY n.chat_id
+             ON CONFLICT (corp_id, chat_id) DO UPDATE SET group_pool_id = $3, rank = 0, scan_cap = NULL, hard_cap = NULL,
+                buffer = NULL, tags = $4, state = $5, source = $6, version = g.version + 1, created_at = $7, updated_at = $7,
+                deleted_at = NULL
+             WHERE g.deleted_at IS NOT NULL
+             RETURNING g.chat_id",
+        )
+        .bind(corp.as_str())
+        .bind(column(reads, |read| read.chat.as_str().to_owned()))
+        .bind(new.pool.as_ref().map(|pool| pool.as_str().to_owned()))
+        .bind(tags_column(&new.tags))
+        .bind(new.state.as_str())
+        .bind(GroupSource::Import.as_str())
+        .bind(at(now_ms));
+    let rows: Vec<PgRow> = work.fetch_all(query).await?;
+    rows.iter().map(|row| row.parsed("chat_id")).collect()
+}
+
+async fn refresh(work: &mut Work, corp: &CorpId, reads: &[GroupRead]) -> Result<u64, Error> {
+    let query = work
+        .query(
+            "UPDATE groups AS g SET name = n.name, owner = n.owner, member_count = n.member_count,
+                member_version = n.member_version, read_at = n.read_at, last_errcode = NULL, last_error = NULL
+             FROM unnest($2::text[], $3::text[], $4::text[], $5::integer[], $6::text[], $7::timestamptz[])
+                AS n (chat_id, name, owner, member_count, member_version, read_at)
+             WHERE g.corp_id = $1 AND g.chat_id = n.chat_id AND g.deleted_at IS NULL
+                AND (g.read_at IS NULL OR g.read_at <= n.read_at)",
+        )
+        .bind(corp.as_str())
+        .bind(column(reads, |read| read.chat.as_str().to_owned()))
+        .bind(column(reads, |read| clean(&read.name).into_owned()))
+        .bind(column(reads, |read| clean(&read.owner).into_owned()))
+        .bind(column(reads, |read| small(read.member_count)))
+        .bind(column(reads, |read| {
+            clean_option(read.member_version.as_ref()).map(|text| text.into_owned())
+        }))
+        .bind(column(reads, |read| at(read.read_ms)));
+    work.execute(query).await
+}
