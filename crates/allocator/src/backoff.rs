@@ -5,6 +5,8 @@ use std::time::Duration;
 use rand::RngExt;
 use tokio_util::sync::CancellationToken;
 
+use crate::config;
+
 /// Doubles from `min` to `max`; each pause is between half and the whole of it.
 #[derive(Debug, Clone)]
 pub struct Backoff {
@@ -25,6 +27,13 @@ impl Backoff {
     /// For loops over our own stores: 50 ms to 2 s, so that work goes on soon after a store is back.
     pub fn store() -> Self {
         Self::new(Duration::from_millis(50), Duration::from_secs(2))
+    }
+
+    /// For calls to WeCom that are made again: as effects are, but no longer than `max`.
+    pub fn wecom(config: &config::Outbox, max: Duration) -> Self {
+        let most = Duration::from_millis(config.backoff_max_ms).min(max);
+        let least = Duration::from_millis(config.backoff_min_ms).min(most);
+        Self::new(least, most)
     }
 
     /// Something worked: begin small again.

@@ -11,6 +11,7 @@ pub mod config;
 pub mod decide;
 pub mod effect;
 pub mod faults;
+mod fission;
 pub mod guard;
 pub mod handover;
 pub mod history;

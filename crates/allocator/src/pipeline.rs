@@ -19,6 +19,7 @@
 //! | [`people`] | pools, members, channels → roster | versions compared; truth is Postgres |
 //! | [`people::hours`] | schedules, leaves, what was said → presence | leases are short and end with the hours; sent twice is sent once |
 //! | [`operations`](crate::api::work) | long work a console asked for → progress | lease and cursor; done again is done once |
+//! | [`fission`](crate::api::work::run_imports) | groups that there are at WeCom → rows | in the order of their ids, from a cursor; known ones are only refreshed |
 //! | [`housekeeping`] | what is done with → away | only what both groups acknowledged, or what has an outcome |
 //! | [`guard`] | whole or closed | generation and sequence number |
 //!
@@ -105,6 +106,14 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
             corp,
             stop,
             api::work::run_simulations,
+        );
+        keep(
+            &mut loops,
+            "group imports",
+            app,
+            corp,
+            stop,
+            api::work::run_imports,
         );
         keep(
             &mut loops,

@@ -88,7 +88,7 @@ pub use log_write::{Conflict, LogWrite, Written};
 pub use members::{Member, MemberFilter, Members, NewMember, NoSchedule};
 pub use migrate::{MIGRATIONS, Migration, MigrationStatus};
 pub use offers::{Offer, OfferEnd, OfferFilter, Offers};
-pub use operations::{Operation, OperationState, Operations, Progress, SIMULATIONS};
+pub use operations::{GROUP_IMPORTS, Operation, OperationState, Operations, Progress, SIMULATIONS};
 pub use outbox::{
     Claim, EffectState, Fence, Finish, Held, Outbox, OutboxRow, Outcome, Reaped, Unfinished,
 };

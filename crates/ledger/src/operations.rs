@@ -99,6 +99,12 @@ pub struct Operation {
 /// in a corp.
 pub const SIMULATIONS: &str = "pools.simulate";
 
+/// Imports of customer groups wait for WeCom's quota: whoever does other work does not wait for them.
+pub const GROUP_IMPORTS: &str = "groups.import";
+
+/// Kinds that have workers of their own.
+const APART: [&str; 2] = [SIMULATIONS, GROUP_IMPORTS];
+
 macro_rules! columns {
     () => {
         "o.id, o.kind, o.state, o.total, o.done, o.skipped, o.failed, o.first_errors, o.request, o.result, o.actor, o.cursor,
@@ -245,14 +251,14 @@ impl Operations {
     }
 
     /// Takes the oldest unfinished operation that nobody works on, with the claim that [`save`](Self::save) needs. Simulations
-    /// are left to [`claim_simulation`](Self::claim_simulation).
+    /// and imports are left to [`claim_simulation`](Self::claim_simulation) and [`claim_import`](Self::claim_import).
     pub async fn claim(
         &self,
         corp: &CorpId,
         lease_ms: u64,
         now_ms: u64,
     ) -> Result<Option<(Operation, Uuid)>, Error> {
-        self.claim_one(corp, false, lease_ms, now_ms).await
+        self.claim_one(corp, None, lease_ms, now_ms).await
     }
 
     pub async fn claim_simulation(
@@ -261,13 +267,24 @@ impl Operations {
         lease_ms: u64,
         now_ms: u64,
     ) -> Result<Option<(Operation, Uuid)>, Error> {
-        self.claim_one(corp, true, lease_ms, now_ms).await
+        self.claim_one(corp, Some(SIMULATIONS), lease_ms, now_ms)
+            .await
+    }
+
+    pub async fn claim_import(
+        &self,
+        corp: &CorpId,
+        lease_ms: u64,
+        now_ms: u64,
+    ) -> Result<Option<(Operation, Uuid)>, Error> {
+        self.claim_one(corp, Some(GROUP_IMPORTS), lease_ms, now_ms)
+            .await
     }
 
     async fn claim_one(
         &self,
         corp: &CorpId,
-        simulation: bool,
+        only: Option<&'static str>,
         lease_ms: u64,
         now_ms: u64,
     ) -> Result<Option<(Operation, Uuid)>, Error> {
@@ -277,7 +294,7 @@ impl Operations {
                 .query_once(concat!(
                     "UPDATE operations AS o SET claim = $2, lease_until = $3 WHERE o.id = (
                         SELECT id FROM operations
-                        WHERE corp_id = $1 AND state IN ('running', 'cancelling') AND (kind = $6) = $5
+                        WHERE corp_id = $1 AND state IN ('running', 'cancelling') AND (kind = $5 OR $5::text IS NULL AND kind <> ALL($6))
                             AND (lease_until IS NULL OR lease_until <= $4)
                         ORDER BY created_at, id LIMIT 1 FOR UPDATE SKIP LOCKED)
                      RETURNING ",
@@ -287,8 +304,8 @@ impl Operations {
                 .bind(Uuid::now_v7())
                 .bind(at(now_ms.saturating_add(lease_ms)))
                 .bind(at(now_ms))
-                .bind(simulation)
-                .bind(SIMULATIONS);
+                .bind(only)
+                .bind(&APART[..]);
             let row = work.fetch_optional(query).await?;
             work.end().await?;
             Ok(row)

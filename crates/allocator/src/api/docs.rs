@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use allocation::{CalendarId, ChannelId, MemberId, PoolId, ScheduleId};
+use allocation::{
+    CalendarId, CampaignId, ChannelId, ChatId, GroupPoolId, MemberId, PoolId, ScheduleId,
+};
 use axum::{
     Json, Router,
     http::{HeaderValue, header},
@@ -30,7 +32,7 @@ Errors are `application/problem+json` with a stable `code`. Lists are `data` and
 Times are RFC 3339 in UTC. Unknown fields and parameters are refused. \
 Every POST takes an `Idempotency-Key`: the same request with the same key has its effect once.";
 
-const TAGS: [(&str, &str); 20] = [
+const TAGS: [(&str, &str); 22] = [
     ("allocations", "Who got whom."),
     (
         "offers",
@@ -56,6 +58,11 @@ const TAGS: [(&str, &str); 20] = [
         "visits",
         "Whom a visitor sees, before he is a customer; also for own landing pages.",
     ),
+    (
+        "groups",
+        "Customer groups, and the pools that they are filled in.",
+    ),
+    ("campaigns", "What brings people into customer groups."),
     (
         "transfers",
         "Customers on their way from one member to another at WeCom.",
@@ -205,6 +212,9 @@ fn tell_rule(parameter: &mut Parameter) {
         "channel_id" => ChannelId::RULE,
         "schedule_id" => ScheduleId::RULE,
         "calendar_id" => CalendarId::RULE,
+        "group_pool_id" => GroupPoolId::RULE,
+        "chat_id" => ChatId::RULE,
+        "campaign_id" => CampaignId::RULE,
         _ => return,
     };
     parameter.description = Some(format!("Must be {rule}."));

@@ -2,7 +2,10 @@
 //! they are of few characters. What Redis and Postgres can hold is wider (`allocation::id`), because WeCom's events and
 //! the log are read as they are.
 
-use allocation::{CalendarId, ChannelId, MemberId, PoolId, Reason, ScheduleId, Skill};
+use allocation::{
+    CalendarId, CampaignId, ChannelId, ChatId, GroupPoolId, GroupTag, MemberId, PoolId, Reason,
+    ScheduleId, Skill,
+};
 
 /// Longest of all of them, bytes.
 const LONGEST: usize = 64;
@@ -44,12 +47,24 @@ ids! {
     ChannelId: "the id of a channel (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
     ScheduleId: "the id of a schedule (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
     CalendarId: "the id of a calendar (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
+    GroupPoolId: "the id of a group pool (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
+    CampaignId: "the id of a campaign (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
+    ChatId: "the chat_id of a group at WeCom (1 to 64 of A-Z a-z 0-9 _ - . @, beginning with a letter or digit)", "_-.@";
     Reason: "a short code such as on_leave (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
 }
 
 /// For people to read, not for paths: `lang:en`, `普通话`. In small letters, whatever is written.
 impl Id for Skill {
     const RULE: &'static str = "a skill such as lang:en (1 to 64 letters, digits and _ - . :)";
+
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+/// For people to read, as skills are, but as they are written.
+impl Id for GroupTag {
+    const RULE: &'static str = "a tag such as 北京 (1 to 64 characters, no control characters and braces, no space at either end)";
 
     fn read(text: &str) -> Option<Self> {
         text.parse().ok()

@@ -8,6 +8,7 @@ mod allocations;
 mod asking;
 mod audit;
 mod calendars;
+mod campaigns;
 mod channels;
 mod contact_ways;
 mod credits;
@@ -23,6 +24,9 @@ mod explanation;
 mod extract;
 mod findings;
 mod first_response;
+mod group_imports;
+mod group_pools;
+mod groups;
 mod heartbeat;
 mod idempotent;
 pub(crate) mod ids;
@@ -93,6 +97,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(allocations::routes())
         .merge(audit::routes())
         .merge(calendars::routes())
+        .merge(campaigns::routes())
         .merge(channels::routes())
         .merge(contact_ways::routes())
         .merge(credits::routes())
@@ -104,6 +109,9 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(drafts::routes())
         .merge(explanation::routes())
         .merge(findings::routes())
+        .merge(group_imports::routes())
+        .merge(group_pools::routes())
+        .merge(groups::routes())
         .merge(leaves::routes())
         .merge(member_presence::routes())
         .merge(members::routes())

@@ -4,7 +4,9 @@
 use std::{sync::Arc, time::Duration};
 
 use inbox::{DeliveryId, EntryId, Selection};
-use ledger::{Delivery, Operation, OperationState, PageRequest, Progress, SIMULATIONS};
+use ledger::{
+    Delivery, GROUP_IMPORTS, Operation, OperationState, PageRequest, Progress, SIMULATIONS,
+};
 use serde::Deserialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +17,7 @@ use crate::{
     app::{App, CorpApp},
     backoff::{Backoff, sleep},
     decide,
+    fission::import::{self, Import},
 };
 
 /// Kinds of operations.
@@ -29,6 +32,8 @@ pub(super) const DISCARDED: &str = "discarded";
 const IDLE: Duration = Duration::from_secs(1);
 /// Much longer than a batch takes.
 const LEASE_MS: u64 = 30_000;
+/// Between two tries, within the lease.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Items of one batch: one script call.
 const BATCH: u32 = 200;
 const FIRST_ERRORS: usize = 10;
@@ -47,6 +52,8 @@ enum Error {
     Request(#[from] serde_json::Error),
     #[error("{0}")]
     Simulate(#[from] super::simulate::Error),
+    #[error("{0}")]
+    Import(#[from] import::Error),
     #[error("the operation stands at a place that this version does not know")]
     Cursor,
     #[error("an operation of an unknown kind: {0}")]
@@ -61,28 +68,54 @@ impl Error {
             Self::Inbox(error) => error.is_passing(),
             Self::Decide(_) => true,
             Self::Simulate(error) => error.is_passing(),
+            Self::Import(error) => error.is_passing(),
             Self::Request(_) | Self::Cursor | Self::Kind(_) => false,
+        }
+    }
+
+    /// Again would be the same.
+    fn is_final(&self) -> bool {
+        match self {
+            Self::Simulate(error) => !error.is_passing(),
+            Self::Import(error) => error.is_final(),
+            _ => false,
         }
     }
 }
 
+/// Who works on what: long work holds up no other.
+#[derive(Clone, Copy)]
+enum Lane {
+    /// Everything but the others.
+    Ordinary,
+    Simulations,
+    /// They wait for WeCom's quota.
+    Imports,
+}
+
 /// Works until the program stops.
 pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
-    work(&app, &corp, &stop, false).await;
+    work(&app, &corp, &stop, Lane::Ordinary).await;
 }
 
-/// The same for simulations, which take long: nothing else waits for them.
+/// The same for simulations.
 pub async fn run_simulations(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
-    work(&app, &corp, &stop, true).await;
+    work(&app, &corp, &stop, Lane::Simulations).await;
 }
 
-async fn work(app: &App, corp: &CorpApp, stop: &CancellationToken, simulations: bool) {
+/// The same for imports of groups.
+pub async fn run_imports(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
+    work(&app, &corp, &stop, Lane::Imports).await;
+}
+
+async fn work(app: &App, corp: &CorpApp, stop: &CancellationToken, lane: Lane) {
     let mut backoff = Backoff::store();
     while !stop.is_cancelled() {
         let turn = async {
-            match simulations {
-                true => simulation_turn(app, corp, stop).await,
-                false => turn(app, corp, stop).await,
+            match lane {
+                Lane::Ordinary => turn(app, corp, stop).await,
+                Lane::Simulations => simulation_turn(app, corp, stop).await,
+                Lane::Imports => import_turn(app, corp, stop).await,
             }
         };
         match turn.await {
@@ -121,6 +154,17 @@ pub async fn simulation_turn(
     take(app, corp, stop, claimed.await?).await
 }
 
+/// The same for an import of groups.
+pub async fn import_turn(
+    app: &App,
+    corp: &CorpApp,
+    stop: &CancellationToken,
+) -> Result<bool, ledger::Error> {
+    let operations = app.ledger.operations();
+    let claimed = operations.claim_import(&corp.id, LEASE_MS, app.now_ms());
+    take(app, corp, stop, claimed.await?).await
+}
+
 async fn take(
     app: &App,
     corp: &CorpApp,
@@ -138,6 +182,7 @@ async fn take(
         operation,
         claim,
         simulation: None,
+        import: None,
         result: None,
     };
     if let Some(end) = job.run(stop).await? {
@@ -156,6 +201,7 @@ struct Job<'a> {
     operation: Operation,
     claim: Uuid,
     simulation: Option<Simulation>,
+    import: Option<Import>,
     result: Option<serde_json::Value>,
 }
 
@@ -165,7 +211,10 @@ impl Job<'_> {
         &mut self,
         stop: &CancellationToken,
     ) -> Result<Option<OperationState>, ledger::Error> {
-        let mut backoff = Backoff::store();
+        let mut backoff = match self.operation.kind.as_str() {
+            GROUP_IMPORTS => Backoff::wecom(&self.app.config.outbox, LONGEST_PAUSE),
+            _ => Backoff::store(),
+        };
         let mut failed = 0;
         loop {
             match self.save().await? {
@@ -189,8 +238,7 @@ impl Job<'_> {
                     tracing::warn!(corp = %self.corp.id, operation = %self.operation.id, error = %error, "a batch was not done");
                     failed += match error.is_passing() {
                         true => 0,
-                        // Again would be the same.
-                        false if matches!(error, Error::Simulate(_)) => TRIES,
+                        false if error.is_final() => TRIES,
                         false => 1,
                     };
                     if failed >= TRIES {
@@ -223,6 +271,7 @@ impl Job<'_> {
             DEAD_DELIVERIES => self.dead_deliveries().await,
             DEAD_EFFECTS => self.dead_effects().await,
             SIMULATIONS => self.simulate().await,
+            GROUP_IMPORTS => self.import().await,
             other => Err(Error::Kind(other.to_owned())),
         }
     }
@@ -299,6 +348,18 @@ impl Job<'_> {
         self.operation.progress.done = entries;
         self.result = Some(result);
         Ok(false)
+    }
+
+    async fn import(&mut self) -> Result<bool, Error> {
+        let (app, corp) = (self.app, self.corp);
+        if let Some(import) = &mut self.import {
+            let progress = &mut self.operation.progress;
+            return Ok(import.step(app, corp, progress).await?);
+        }
+        let mut progress = self.operation.progress.clone();
+        self.import = Some(Import::begin(app, corp, &self.operation, &mut progress).await?);
+        self.operation.progress = progress;
+        Ok(true)
     }
 
     async fn dead_deliveries(&mut self) -> Result<bool, Error> {

@@ -1,0 +1,3 @@
+//! Customers to customer groups.
+
+pub(crate) mod import;
