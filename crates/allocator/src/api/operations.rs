@@ -71,7 +71,7 @@ pub(super) struct OperationView {
     /// For example `deliveries.replay`.
     kind: String,
     state: OperationWord,
-    /// As it was counted at the start.
+    /// As it was counted at the start; of an import of groups 0 until they are listed.
     total: u64,
     done: u64,
     /// There was nothing to do for them.
