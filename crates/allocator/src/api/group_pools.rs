@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, ops::RangeInclusive};
 
-use allocation::{ChatId, FillStrategy, GroupPoolId, MAX_SCAN_CAP, MemberId};
+use allocation::{ChatId, GroupPoolId, MAX_SCAN_CAP, MemberId};
 use axum::http::StatusCode;
-use ledger::{GroupCaps, GroupPool, GroupPoolUsers, NewGroupPool, Supply, SupplySource};
+use ledger::{GroupCaps, GroupPool, GroupPoolUsers, NewGroupPool, Supply};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -16,6 +16,7 @@ use super::{
     docs::Refusals,
     etag::{self, Condition, Versioned},
     extract::{Json, Path, Query},
+    group_words::{FillStrategyName, SupplySourceName},
     page::{List, list_query},
     problem::{Details, Problem},
     validate::{self, Fields},
@@ -36,39 +37,6 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(get, put, delete))
-}
-
-/// Which of the groups with room a visitor is shown.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum FillStrategyName {
-    /// The lowest rank until it is full; of one rank the one whose id is first.
-    #[default]
-    FillFirst,
-    /// The one that was shown longest ago.
-    Spread,
-    /// The one with the smallest share of its room taken.
-    LeastFilled,
-}
-
-impl From<FillStrategyName> for FillStrategy {
-    fn from(name: FillStrategyName) -> Self {
-        match name {
-            FillStrategyName::FillFirst => Self::FillFirst,
-            FillStrategyName::Spread => Self::Spread,
-            FillStrategyName::LeastFilled => Self::LeastFilled,
-        }
-    }
-}
-
-impl From<FillStrategy> for FillStrategyName {
-    fn from(strategy: FillStrategy) -> Self {
-        match strategy {
-            FillStrategy::FillFirst => Self::FillFirst,
-            FillStrategy::Spread => Self::Spread,
-            FillStrategy::LeastFilled => Self::LeastFilled,
-        }
-    }
 }
 
 /// What a group pool is to be: the whole of it, what is left out is not.
@@ -150,38 +118,6 @@ impl From<Supply> for GroupSupply {
             sources: supply.sources.into_iter().map(Into::into).collect(),
             keeper: supply.keeper.map(String::from),
             deadline_seconds: supply.deadline_seconds.into(),
-        }
-    }
-}
-
-/// Where a group comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum SupplySourceName {
-    /// A group of the pool in the state `spare`, by rank.
-    Spare,
-    /// WeCom opens a room by itself when the groups of a join way are full.
-    AutoRoom,
-    /// The keeper is asked to make one.
-    Person,
-}
-
-impl From<SupplySource> for SupplySourceName {
-    fn from(source: SupplySource) -> Self {
-        match source {
-            SupplySource::Spare => Self::Spare,
-            SupplySource::AutoRoom => Self::AutoRoom,
-            SupplySource::Person => Self::Person,
-        }
-    }
-}
-
-impl From<SupplySourceName> for SupplySource {
-    fn from(name: SupplySourceName) -> Self {
-        match name {
-            SupplySourceName::Spare => Self::Spare,
-            SupplySourceName::AutoRoom => Self::AutoRoom,
-            SupplySourceName::Person => Self::Person,
         }
     }
 }

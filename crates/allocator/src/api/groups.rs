@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 
 use allocation::{ChatId, GroupPoolId, GroupTag, MAX_SEAT_TAGS};
 use axum::http::StatusCode;
-use ledger::{
-    Group, GroupCaps, GroupFilter, GroupRefused, GroupSource, GroupState, NewGroup, OwnCaps,
-};
+use ledger::{Group, GroupCaps, GroupFilter, GroupRefused, GroupState, NewGroup, OwnCaps};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -18,6 +16,7 @@ use super::{
     etag::{self, Condition, Versioned},
     extract::{Json, Path, Query},
     group_pools::{BUFFERS, CAPS, caps_make_sense, small},
+    group_words::{GroupSourceName, GroupStateName, WantedGroupState},
     page::{List, list_query},
     problem::{Details, Problem},
     validate::{self, Fields},
@@ -30,82 +29,6 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(get, put, delete))
-}
-
-/// What an operator wants of a group.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum WantedGroupState {
-    /// Visitors are shown it while it has room.
-    #[default]
-    Open,
-    /// They are not.
-    Closed,
-    /// In stock: not shown until the pool needs another group.
-    Spare,
-}
-
-impl From<WantedGroupState> for GroupState {
-    fn from(state: WantedGroupState) -> Self {
-        match state {
-            WantedGroupState::Open => Self::Open,
-            WantedGroupState::Closed => Self::Closed,
-            WantedGroupState::Spare => Self::Spare,
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum GroupStateName {
-    Open,
-    Closed,
-    Spare,
-    /// It is no more at WeCom.
-    Dismissed,
-}
-
-impl From<GroupState> for GroupStateName {
-    fn from(state: GroupState) -> Self {
-        match state {
-            GroupState::Open => Self::Open,
-            GroupState::Closed => Self::Closed,
-            GroupState::Spare => Self::Spare,
-            GroupState::Dismissed => Self::Dismissed,
-        }
-    }
-}
-
-impl From<GroupStateName> for GroupState {
-    fn from(name: GroupStateName) -> Self {
-        match name {
-            GroupStateName::Open => Self::Open,
-            GroupStateName::Closed => Self::Closed,
-            GroupStateName::Spare => Self::Spare,
-            GroupStateName::Dismissed => Self::Dismissed,
-        }
-    }
-}
-
-/// How a group came to be known.
-#[derive(Debug, Clone, Copy, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum GroupSourceName {
-    Import,
-    Console,
-    AutoRoom,
-    Event,
-}
-
-impl From<GroupSource> for GroupSourceName {
-    fn from(source: GroupSource) -> Self {
-        match source {
-            GroupSource::Import => Self::Import,
-            GroupSource::Console => Self::Console,
-            GroupSource::AutoRoom => Self::AutoRoom,
-            GroupSource::Event => Self::Event,
-        }
-    }
 }
 
 /// What a group is to be: the whole of it, what is left out is not.

@@ -26,6 +26,7 @@ mod findings;
 mod first_response;
 mod group_imports;
 mod group_pools;
+mod group_words;
 mod groups;
 mod heartbeat;
 mod idempotent;

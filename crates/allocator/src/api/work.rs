@@ -1,7 +1,7 @@
 //! Carries operations out, a batch at a time. After each batch it is written down how far it is; whoever takes over
 //! from a dead process goes on there, and does at most one batch twice, which is harmless.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use inbox::{DeliveryId, EntryId, Selection};
 use ledger::{
@@ -15,10 +15,14 @@ use uuid::Uuid;
 use super::{dead_effects::of_a_transfer, simulate::Simulation, when::When};
 use crate::{
     app::{App, CorpApp},
-    backoff::{Backoff, sleep},
+    backoff::Backoff,
     decide,
     fission::import::{self, Import},
 };
+
+mod lanes;
+
+pub use lanes::{import_turn, run, run_imports, run_simulations, simulation_turn, turn};
 
 /// Kinds of operations.
 pub(crate) const DELIVERIES: &str = "deliveries.replay";
@@ -28,8 +32,6 @@ pub(super) const DEAD_EFFECTS: &str = "dead_letters.replay_effects";
 /// Outcome of a dead delivery that a person gave up.
 pub(super) const DISCARDED: &str = "discarded";
 
-/// How often an idle worker looks.
-const IDLE: Duration = Duration::from_secs(1);
 /// Much longer than a batch takes.
 const LEASE_MS: u64 = 30_000;
 /// Between two tries, within the lease.
@@ -81,88 +83,6 @@ impl Error {
             _ => false,
         }
     }
-}
-
-/// Who works on what: long work holds up no other.
-#[derive(Clone, Copy)]
-enum Lane {
-    /// Everything but the others.
-    Ordinary,
-    Simulations,
-    /// They wait for WeCom's quota.
-    Imports,
-}
-
-/// Works until the program stops.
-pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
-    work(&app, &corp, &stop, Lane::Ordinary).await;
-}
-
-/// The same for simulations.
-pub async fn run_simulations(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
-    work(&app, &corp, &stop, Lane::Simulations).await;
-}
-
-/// The same for imports of groups.
-pub async fn run_imports(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
-    work(&app, &corp, &stop, Lane::Imports).await;
-}
-
-async fn work(app: &App, corp: &CorpApp, stop: &CancellationToken, lane: Lane) {
-    let mut backoff = Backoff::store();
-    while !stop.is_cancelled() {
-        let turn = async {
-            match lane {
-                Lane::Ordinary => turn(app, corp, stop).await,
-                Lane::Simulations => simulation_turn(app, corp, stop).await,
-                Lane::Imports => import_turn(app, corp, stop).await,
-            }
-        };
-        match turn.await {
-            Ok(true) => backoff.reset(),
-            Ok(false) => {
-                backoff.reset();
-                sleep(IDLE, stop).await;
-            }
-            Err(error) => {
-                tracing::warn!(corp = %corp.id, error = %error, "operations wait");
-                backoff.wait(stop).await;
-            }
-        }
-    }
-}
-
-/// Takes one operation to its end, if there is one; false: there is none.
-pub async fn turn(
-    app: &App,
-    corp: &CorpApp,
-    stop: &CancellationToken,
-) -> Result<bool, ledger::Error> {
-    let operations = app.ledger.operations();
-    let claimed = operations.claim(&corp.id, LEASE_MS, app.now_ms()).await?;
-    take(app, corp, stop, claimed).await
-}
-
-/// The same for a simulation.
-pub async fn simulation_turn(
-    app: &App,
-    corp: &CorpApp,
-    stop: &CancellationToken,
-) -> Result<bool, ledger::Error> {
-    let operations = app.ledger.operations();
-    let claimed = operations.claim_simulation(&corp.id, LEASE_MS, app.now_ms());
-    take(app, corp, stop, claimed.await?).await
-}
-
-/// The same for an import of groups.
-pub async fn import_turn(
-    app: &App,
-    corp: &CorpApp,
-    stop: &CancellationToken,
-) -> Result<bool, ledger::Error> {
-    let operations = app.ledger.operations();
-    let claimed = operations.claim_import(&corp.id, LEASE_MS, app.now_ms());
-    take(app, corp, stop, claimed.await?).await
 }
 
 async fn take(

@@ -48,7 +48,7 @@ pub enum Imported {
 }
 
 impl Groups {
-    /// Writes these reads down. Those that are not known, or were deleted, become known as `new` says.
+    /// Writes these reads down, each of another group. Those that are not known, or were deleted, become known as `new` says.
     pub async fn import(
         &self,
         corp: &CorpId,
