@@ -197,6 +197,7 @@ async fn who_waits_is_given_him_when_he_can_be_shown() {
     stage.verified("mb", true);
     stage.page(3).await;
     stage.passes_over(&[]).await;
+    stage.can_be_shown(&["mb"]).await;
     let (member, way) = stage.comes("v1").await;
     assert_eq!((member.as_str(), way.is_some()), ("mb", true));
     stage.close().await;
