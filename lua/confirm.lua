@@ -92,11 +92,12 @@ return operation('confirm.1', {}, function()
       table.remove(from, found.at)
       from.dirty, list.dirty = true, true
       list[#list + 1] = { id = held.id, pool = of, member = member_id, holder = member_id, epoch = held.epoch, settled = '1',
-        mark = held.mark, plan = held.plan, since = held.since, opened = held.opened, source = held.source }
+        mark = held.mark, plan = held.plan, since = held.since, opened = held.opened, source = held.source, given = held.given }
       remember_past(found.visitor, of, 'M', held.id, member_id)
       return 'CONFIRMED', held.id, held.id, by, ''
     end
-    local word, mark = 'LATE', nil
+    -- What it counts where it came through stays with who has him.
+    local word, mark, through = 'LATE', nil, held.plan and held.plan.gate or held.gate or ''
     if not found.at and found.member == member_id then
       create(member_id)
       mark = add_load(known(member_id), of)
@@ -116,6 +117,7 @@ return operation('confirm.1', {}, function()
       end
       mark = assign(m, of)
     end
+    if through ~= '' then count_through(through) end
     open_for(list, allocation, of, member_id, mark)
     remember_past(found.visitor, of, 'M', allocation, member_id)
     return word, allocation, held.id, by, of

@@ -9,9 +9,9 @@
 -- ARGV[5]   version  string  the one that it leads to
 -- ARGV[6]   force    string  "1": whatever is known, else ""
 -- ARGV[7]   n_left   integer
--- ARGV[8..] people   those who left; then five for each who joined: person, "1" if he is identified else "", "1" if he
---           scanned a code else "", the State of his way or "", seats that may be his joined by 0x1a, each how it is known,
---           campaign and subject joined by 0x1d
+-- ARGV[8..] people   those who left; then five for each who joined: person, "1" if he is identified, "?" if only a read that
+--           may be old says that he is in it, else "", "1" if he scanned a code else "", the State of his way or "", seats that
+--           may be his joined by 0x1a, each how it is known, campaign and subject joined by 0x1d
 --
 -- Returns  seq, now_ms, then the result, joined by 0x1f: more, 0, n woken, five for each woken, n lapsed, four for each
 --          lapsed, then "STALE" version | "UNKNOWN" | "COUNTED" people held free oversold, "1" if there are more people, n
@@ -60,7 +60,7 @@ return operation('confirm_seat.1', {}, function()
     if value then
       g.people = g.people - 1
       set_person(person, false)
-      if value ~= '' and value ~= PENDING then
+      if value ~= '' and value ~= PENDING and value ~= DOUBTED then
         local s = seat_now(value)
         if not s or s.person ~= person then broken('the seat of ' .. person .. ' is missing') end
         drop_seat(value)
@@ -129,12 +129,14 @@ return operation('confirm_seat.1', {}, function()
   for i = 8 + n_left, #ARGV, 5 do
     local person = ARGV[i]
     local value = is[person]
-    if not value or value == PENDING then
+    if not value or value == PENDING or value == DOUBTED then
       if not value then g.people = g.people + 1 end
       if ARGV[i + 1] == '1' then
         set_person(person, take((i - 8 - n_left) / 5, person, ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]))
-      else
+      elseif ARGV[i + 1] ~= '?' then
         set_person(person, PENDING)
+      elseif not value then
+        set_person(person, DOUBTED)
       end
     end
   end

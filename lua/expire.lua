@@ -25,8 +25,9 @@ return operation('expire.1', {}, function()
       local list = open(subject)
       local e, at = find(list, pool_id)
       if not e then broken('the hold of ' .. subject .. ' is missing') end
+      local through = e.given and e.plan.gate
       drop(list, at, subject)
-      if e.member ~= '' then remember_past(subject, pool_id, 'L', e.id, e.member) end
+      if e.member ~= '' then remember_past(subject, pool_id, 'L', e.id, e.member, through) end
       local n = #out
       out[n + 1], out[n + 2], out[n + 3], out[n + 4] = e.id, pool_id, subject, e.member
     end

@@ -49,6 +49,7 @@ return operation('reassign.1', {}, function()
   release(e, subject)
   e.offer, e.source = nil, new_source
   e.mark = assign(m, source_of(e))
+  pass_gate(e)
   e.member, e.holder, e.epoch, e.settled, list.dirty = m.id, holder, e.epoch + 1, '0', true
   wake()
   return { 'MOVED', m.id, whole(e.epoch) }

@@ -14,6 +14,8 @@
 -- Derived  state      any     {corp}:v1:open:<s>
 -- Derived  state      any     {corp}:v1:request:<id>
 -- Derived  state      any     {corp}:v1:past:<s>
+-- Derived  state      any     {corp}:v1:gate:<c>
+-- Derived  state      any     {corp}:v1:gated:<c>
 -- Derived  state      any     {corp}:v1:offer:<p>
 -- Derived  state      any     {corp}:v1:offered:<m>
 -- Derived  state      any     {corp}:v1:drip:<p>
@@ -44,12 +46,12 @@ if redis.call("GET", prefix .. "rebuilding") ~= ARGV[1] then
   return redis.error_reply("STALE another rebuild took over")
 end
 local families = { "member:", "pool:", "config:", "class:", "least:", "waiting:", "open:", "request:", "past:",
-  "slot:", "slots:", "untold:", "offer:", "offered:", "drip:", "skills:", "queues:", "skill:",
+  "slot:", "slots:", "untold:", "offer:", "offered:", "drip:", "skills:", "queues:", "skill:", "gate:", "gated:",
   "gpool:", "groups:", "gfree:", "group:", "people:", "seat:", "gheld:", "ganon:", "gwait:", "gqueues:" }
 local page = redis.call("SCAN", ARGV[2], "MATCH", prefix .. "*", "COUNT", 1000)
 for _, key in ipairs(page[2]) do
   local name = string.sub(key, #prefix + 1)
-  local ours = name == "corp" or name == "leases" or name == "alarms" or name == "offers" or name == "holds" or name == "patience"
+  local ours = name == "corp" or name == "leases" or name == "alarms" or name == "gates" or name == "offers" or name == "holds" or name == "patience"
     or name == "gends" or name == "gpast" or name == "log"
   for _, family in ipairs(families) do
     ours = ours or string.sub(name, 1, #family) == family

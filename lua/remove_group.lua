@@ -34,7 +34,7 @@ return operation('remove_group.1', {}, function()
   local people, persons, names = call('HGETALL', PREFIX .. 'people:' .. id), {}, {}
   if #people ~= 2 * g.people then broken('people of ' .. id .. ' are missing') end
   for i = 1, #people, 2 do
-    if people[i + 1] ~= '' and people[i + 1] ~= PENDING then
+    if people[i + 1] ~= '' and people[i + 1] ~= PENDING and people[i + 1] ~= DOUBTED then
       persons[#persons + 1] = people[i]
       names[people[i]] = people[i + 1]
     end

@@ -11,7 +11,10 @@ local function move_on(subject, list, e)
   local m
   if #tried < tries then m = serve_without(e, tried) end
   e.epoch, e.settled, list.dirty, e.mark = e.epoch + 1, '0', true, nil
-  if m then e.mark = assign(m, source_of(e)) end
+  if m then
+    e.mark = assign(m, source_of(e))
+    pass_gate(e)
+  end
   e.member = m and m.id or ''
   e.offer = { ends = 0, since = 0, tried = tried }
   if m then begin_offer(subject, e) end

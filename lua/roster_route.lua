@@ -1,12 +1,13 @@
 -- roster_route: serving an allocation by its plan; put into roster_state.lua in the place of the line
 -- "include roster_route.lua". model/route.rs says how. Behind a pool in arguments stands 0x1c and the plan:
 --
---   after how long a person must decide or "", 0x1d, members who are preferred joined by 0x1a; if members are avoided 0x1d
---   and they, joined by 0x1a; then for each step 0x1c, pool, 0x1d, after how long, 0x1d, skills that are needed joined by
---   0x1a
+--   after how long a person must decide or "", 0x1d, members who are preferred joined by 0x1a; if members are avoided, or a
+--   channel limits it, 0x1d and they, joined by 0x1a; if a channel does 0x1d and that channel; then for each step 0x1c,
+--   pool, 0x1d, after how long, 0x1d, skills that are needed joined by 0x1a
 --
 -- An open record with a plan has a field for it, before that of an offer: 'p', when it was asked, 0x1d, in the queues of how
--- many steps it stands, 0x1d, pool of its member or "" for the one that was asked, 0x1c, plan.
+-- many steps it stands, 0x1d, pool of its member or "" for the one that was asked, and where a channel counts it 0x1d and
+-- since when; 0x1c, plan.
 --
 --   skills:<m>   text  what a member can do
 --   skill:<s>    zset  member who can do it -> 0
@@ -15,8 +16,8 @@
 local function parse_plan(text)
   local plan = { text = text, prefer = {}, avoid = {}, steps = {} }
   local head, rest = string.match(text, '^([^\28]*)\28(.*)$')
-  local person, prefer, avoid = string.match(head, '^([^\29]*)\29([^\29]*)\29?(.*)$')
-  plan.person = person ~= '' and tonumber(person) or nil
+  local person, prefer, avoid, through = string.match(head, '^([^\29]*)\29([^\29]*)\29?([^\29]*)\29?(.*)$')
+  plan.person, plan.gate = person ~= '' and tonumber(person) or nil, through
   for id in string.gmatch(prefer, '[^\26]+') do plan.prefer[#plan.prefer + 1] = id end
   for id in string.gmatch(avoid, '[^\26]+') do plan.avoid[#plan.avoid + 1] = id end
   for step in string.gmatch(rest, '[^\28]+') do
@@ -25,8 +26,9 @@ local function parse_plan(text)
     s.pool, after, s.needs = string.match(step, '^([^\29]*)\29([^\29]*)\29(.*)$')
     s.after = tonumber(after)
     for skill in string.gmatch(s.needs, '[^\26]+') do s.skills[#s.skills + 1] = skill end
-    -- As the name of a queue it says whom they avoid, too.
+    -- As the name of a queue it says whom they avoid, and the channel that limits them, too.
     if avoid ~= '' then s.needs = s.needs .. '\27' .. avoid end
+    if through ~= '' then s.needs, s.gate = s.needs .. '\25' .. through, through end
     plan.steps[#plan.steps + 1] = s
   end
   return plan
@@ -36,7 +38,8 @@ end
 local function avoiding(plan, avoid)
   local head, rest = string.match(plan.text, '^([^\28]*)\28(.*)$')
   head = string.match(head, '^[^\29]*\29[^\29]*')
-  if avoid ~= '' then head = head .. '\29' .. avoid end
+  if avoid ~= '' or plan.gate ~= '' then head = head .. '\29' .. avoid end
+  if plan.gate ~= '' then head = head .. '\29' .. plan.gate end
   return parse_plan(head .. '\28' .. rest)
 end
 
@@ -53,12 +56,14 @@ local function begin_route(e, plan)
 end
 
 local function load_route(e, text)
-  local since, opened, source, plan = string.match(text, '^p([^\29]*)\29([^\29]*)\29([^\28]*)\28(.*)$')
-  e.plan, e.since, e.opened, e.source = parse_plan(plan), tonumber(since), tonumber(opened), source
+  local since, opened, source, given, plan =
+    string.match(text, '^p([^\29]*)\29([^\29]*)\29([^\28\29]*)\29?([^\28]*)\28(.*)$')
+  e.plan, e.since, e.opened, e.source, e.given = parse_plan(plan), tonumber(since), tonumber(opened), source, tonumber(given)
 end
 
 local function route_value(e)
-  return 'p' .. whole(e.since) .. '\29' .. whole(e.opened) .. '\29' .. e.source .. '\28' .. e.plan.text
+  local given = e.given and '\29' .. whole(e.given) or ''
+  return 'p' .. whole(e.since) .. '\29' .. whole(e.opened) .. '\29' .. e.source .. given .. '\28' .. e.plan.text
 end
 
 -- So many steps are open.
@@ -214,6 +219,7 @@ local function serve(e, left_out, may)
     if p and may(p) then return pick(p) end
     return nil
   end
+  if e.plan.gate ~= '' and not e.given and gate_is_full(e.plan.gate) then return nil end
   local steps, due, out = e.plan.steps, steps_due(e), {}
   if #e.plan.avoid > 0 then
     local all = {}

@@ -6,7 +6,8 @@
 --   ready        string  generation of the state; absent: closed
 --   corp         packed  seq, time of the last operation, earliest lease end or alarm, turns
 --   leases       zset    member -> end of his presence lease
---   alarms       zset    member -> end of a window that keeps him out of pools, see roster_limits.lua
+--   alarms       zset    member -> end of a window that keeps him out of pools, see roster_limits.lua; of channels see
+--                        roster_gates.lua
 --   member:<m>   packed  load, tie, cap, number of least-load pools, weight in the last of them, lease, on; blocked;
 --                        per pool weight, strategy, credit, id; with windows more, see roster_limits.lua
 --   pool:<p>     packed  base, count, sum, waiting, strategy; per class weight, head score
@@ -299,6 +300,7 @@ end
 
 -- include roster_credit.lua
 -- include roster_pick_without.lua
+-- include roster_gates.lua
 -- include roster_route.lua
 
 local function load_open(subject, value)
@@ -364,6 +366,7 @@ local function drop(list, at, subject)
   local e = table.remove(list, at)
   if e.ends then end_hold(subject, e) end
   if e.offer then end_offer(subject, e) end
+  if e.ends or e.offer then unpass_gate(e) end
   release(e, subject)
 end
 
@@ -377,7 +380,7 @@ local function longest()
       for j = 1, #queues do
         local q = queues[j]
         local at = head_of(q)
-        if at and not (p.barren and p.barren[q.needs]) and not (best and best.turn <= at) then best, of = q, p end
+        if at and not (best and best.turn <= at) and may_serve(p, q) then best, of = q, p end
       end
     end
   end
@@ -398,6 +401,7 @@ local function wake()
     if m then
       stop_waiting(e, subject)
       e.mark = assign(m, source_of(e))
+      pass_gate(e)
       drip(pool(source_of(e)))
       local whence = e.holder
       if e.ends then end_hold(subject, e) end
@@ -440,6 +444,7 @@ local function take_turn(e, subject)
   local m = serve(e, {}, may_at_once)
   if m then
     e.member, e.mark = m.id, assign(m, source_of(e))
+    pass_gate(e)
     return m
   end
   wait(e, subject)
@@ -461,6 +466,7 @@ local function sweep()
     set(m, m.load, m.tie, m.cap, m.lease, m.blocked)
   end
   ends_left = ends_left - #over
+  if ends_left > 0 then sweep_gates() end
 end
 
 local function member_value(m)
@@ -499,7 +505,7 @@ local function open_value(list)
 end
 
 -- Writes what changed, and the operation into the log. Answers sequence number, time and result.
-local function finish(name, fields)
+local function finish(fields)
   local set_args, del_args = { 'MSET' }, { 'DEL' }
   local function put(key, value)
     local args = value and set_args or del_args
@@ -523,8 +529,10 @@ local function finish(name, fields)
     if list.dirty then put('open:' .. subject, open_value(list)) end
   end
   if leases_changed or alarms_changed then
-    lease = math.min(tonumber(call('ZRANGE', PREFIX .. 'leases', 0, 0, 'WITHSCORES')[2] or huge),
-      tonumber(call('ZRANGE', PREFIX .. 'alarms', 0, 0, 'WITHSCORES')[2] or huge))
+    lease = huge
+    for _, ends in ipairs({ 'leases', 'alarms', 'gates' }) do
+      lease = math.min(lease, tonumber(call('ZRANGE', PREFIX .. ends, 0, 0, 'WITHSCORES')[2] or huge))
+    end
   end
   seq = seq + 1
   put('corp', pack('<dddd', seq, now, lease, turn))
@@ -537,34 +545,12 @@ local function finish(name, fields)
   local result = more .. FIELD .. #woken / 5
   if #woken > 0 then result = result .. FIELD .. concat(woken, FIELD) end
   if #fields > 0 then result = result .. FIELD .. concat(fields, FIELD) end
-  local at, payload = whole(now), ARGV[2]
-  local id, args = whole(seq) .. '-0', concat(ARGV, FIELD, 3)
-  if payload == '' then
-    call('XADD', PREFIX .. 'log', id, 'o', name, 't', at, 'a', args, 'r', result)
-  else
-    call('XADD', PREFIX .. 'log', id, 'o', name, 't', at, 'a', args, 'r', result, 'p', payload)
-  end
-  return whole(seq) .. FIELD .. at .. FIELD .. result
+  return result
 end
 
--- Runs one operation: `body` answers the result's own fields. `keys` are read with the first call and given to it.
-local function operation(name, keys, body)
-  local got = call('MGET', PREFIX .. 'ready', PREFIX .. 'corp', unpack(keys))
-  if not got[1] then return redis.error_reply('NOT_READY the corp is closed') end
-  local done, answer = pcall(function()
-    if not got[2] then broken('the corp is missing') end
-    now = tonumber(ARGV[1])
-    if not now then
-      local time = call('TIME')
-      now = time[1] * 1000 + math.floor(time[2] / 1000)
-    end
-    local at
-    seq, at, lease, turn = unpack_struct('<dddd', got[2])
-    if lease <= now then sweep() end
-    return finish(name, body(got))
-  end)
-  if done then return answer end
-  -- Something was not as it must be, and part of the operation may be written: closed, until it is rebuilt.
-  call('DEL', PREFIX .. 'ready')
-  return redis.error_reply(type(answer) == 'table' and answer.err or 'NOT_READY ' .. tostring(answer))
+-- Before anything else.
+local function before()
+  if lease <= now then sweep() end
 end
+
+-- include corp_operation.lua

@@ -6,7 +6,8 @@
 --   hold, rest   how long a hold lasts, how long a slot rests before it is lent again
 --
 --   holds              zset  'h' or 'p', subject, 0x1f, pool -> when the hold or the memory ends
---   past:<s>           text  memories of a visitor: pool, "L" lapsed or "M" met, allocation, member, until
+--   past:<s>           text  memories of a visitor: pool, "L" lapsed or "M" met, allocation, member, until; if
+--                            a channel counted it that channel
 --   slot:<id>          text  channel, member, "F" free, "B" lent or "X" lent and gone afterwards; subject and pool that
 --                            had it last
 --   slots:<c>\31<m>    zset  slot that rests or is free -> since when
@@ -45,9 +46,9 @@ local function past_list(subject)
   if not list then
     list = {}
     for record in string.gmatch(call('GET', PREFIX .. 'past:' .. subject) or '', '[^\30]+') do
-      local p, kind, allocation, m, ends =
-        string.match(record, '^([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)$')
-      list[#list + 1] = { pool = p, kind = kind, id = allocation, member = m, ends = tonumber(ends) }
+      local p, kind, allocation, m, ends, through =
+        string.match(record, '^([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31([^\31]*)\31?([^\31]*)$')
+      list[#list + 1] = { pool = p, kind = kind, id = allocation, member = m, ends = tonumber(ends), gate = through }
     end
     pasts[subject] = list
   end
@@ -59,6 +60,7 @@ local function save_pasts(subject, list)
   for i = 1, #list do
     local past = list[i]
     records[i] = concat({ past.pool, past.kind, past.id, past.member, whole(past.ends) }, FIELD)
+    if past.gate ~= '' then records[i] = records[i] .. FIELD .. past.gate end
   end
   if #records == 0 then call('DEL', key) else call('SET', key, concat(records, RECORD)) end
 end
@@ -83,10 +85,10 @@ local function forget(subject, pool_id, keep)
   end
 end
 
-local function remember_past(subject, pool_id, kind, allocation, m)
+local function remember_past(subject, pool_id, kind, allocation, m, through)
   forget(subject, pool_id, true)
   local list, ends = past_list(subject), now + VISIT_MEMORY_MS
-  list[#list + 1] = { pool = pool_id, kind = kind, id = allocation, member = m, ends = ends }
+  list[#list + 1] = { pool = pool_id, kind = kind, id = allocation, member = m, ends = ends, gate = through or '' }
   save_pasts(subject, list)
   end_at('p', subject, pool_id, ends)
 end

@@ -3,7 +3,7 @@
 --
 --   waiting:<p>             zset  subject -> turn; behind the subject of another pool 0x1f and that pool
 --   waiting:<p>\31<needs>   zset  the same, of those who need skills, joined by 0x1a, or avoid members: 0x1b and they, joined
---                                 by 0x1a
+--                                 by 0x1a; or came through a channel that limits them: 0x19 and it
 --   queues:<p>              zset  needs of which there is a queue -> 0
 --   drip:<p>                text  how slowly those who waited are handed out, until when nobody is; only where a pool
 --                                 wants that
@@ -12,7 +12,9 @@ local function queues_of(p)
   if not p.queues then
     local key = PREFIX .. 'waiting:' .. p.id
     local list, more = { { needs = '', key = key } }, call('ZRANGE', PREFIX .. 'queues:' .. p.id, 0, -1)
-    for i = 1, #more do list[i + 1] = { needs = more[i], key = key .. FIELD .. more[i] } end
+    for i = 1, #more do
+      list[i + 1] = { needs = more[i], key = key .. FIELD .. more[i], gate = string.match(more[i], '\25(.*)$') }
+    end
     p.queues = list
   end
   return p.queues
@@ -57,12 +59,17 @@ local function drip(p)
   save_drip(p)
 end
 
+-- Whether anybody of the pool may serve this queue.
+local function may_serve(p, q)
+  return not (p.barren and p.barren[q.needs]) and not (q.gate and gate_is_full(q.gate))
+end
+
 -- Somebody waits whom somebody free may serve: who comes now may not overtake him.
 local function must_wait(p)
   if p.v[WAITING] == 0 or p.v[SUM] == 0 then return false end
   local queues = queues_of(p)
   for i = 1, #queues do
-    if not (p.barren and p.barren[queues[i].needs]) and head_of(queues[i]) then return true end
+    if may_serve(p, queues[i]) and head_of(queues[i]) then return true end
   end
   return false
 end
@@ -90,6 +97,7 @@ end
 
 local function stand_in(e, subject, q, at)
   if q.needs ~= '' then call('ZADD', PREFIX .. 'queues:' .. q.pool, 0, q.needs) end
+  if q.gate then call('ZADD', PREFIX .. 'gated:' .. q.gate, 0, q.pool .. FIELD .. q.needs) end
   call('ZADD', queue_key(q.pool, q.needs), at, waiting_name(e, subject, q.pool))
   local p = pool(q.pool)
   if p then
@@ -131,7 +139,10 @@ local function stop_waiting(e, subject)
     local q = list[i]
     local key = queue_key(q.pool, q.needs)
     if call('ZREM', key, waiting_name(e, subject, q.pool)) == 0 then broken(subject .. ' does not wait') end
-    if q.needs ~= '' and call('EXISTS', key) == 0 then call('ZREM', PREFIX .. 'queues:' .. q.pool, q.needs) end
+    if q.needs ~= '' and call('EXISTS', key) == 0 then
+      call('ZREM', PREFIX .. 'queues:' .. q.pool, q.needs)
+      if q.gate then call('ZREM', PREFIX .. 'gated:' .. q.gate, q.pool .. FIELD .. q.needs) end
+    end
     local p = pool(q.pool)
     if p then
       p.v[WAITING] = p.v[WAITING] - 1

@@ -13,7 +13,8 @@
 --   gfree:<p>\31<tag> zset    the same, of those with a tag
 --   group:<c>         text    a group: version, pool, rank, scan cap, buffer, tags, open, version at WeCom or "", people,
 --                             held, turn of the last pick; only the version when it was removed
---   people:<c>        hash    who is in it -> "" | "?" until a read says who it is | whose seat it is
+--   people:<c>        hash    who is in it -> "" | "?" until a read says who it is, "~" if only one that may be old
+--                             says that he is in it | whose seat it is
 --   seat:<s>          text    the seat of a campaign's visitor (campaign, 0x1f, subject):
 --                             H, id, group, anonymous, way, end, turn | W, id, pool, anonymous, way, end, turn, tags, how long
 --                             it will be held | C or L, id, group, person | E, id, group, end
@@ -30,7 +31,7 @@
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local sub, match, format, concat = string.sub, string.match, string.format, table.concat
 local PREFIX = sub(KEYS[1], 1, -4)
-local FIELD, ITEM, PENDING = '\31', '\26', '?'
+local FIELD, ITEM, PENDING, DOUBTED = '\31', '\26', '?', '~'
 local TIE_DIGITS = 16
 
 local now, seq, lease, turn
@@ -314,7 +315,7 @@ local function write_ends(key, changed)
 end
 
 -- Writes what changed, and the operation into the log. Answers sequence number, time and result.
-local function finish(name, fields)
+local function finish(fields)
   local set_args, del_args = { 'MSET' }, { 'DEL' }
   local function put(key, value)
     local args = value and set_args or del_args
@@ -355,33 +356,10 @@ local function finish(name, fields)
   result = result .. FIELD .. #lapsed / 4
   if #lapsed > 0 then result = result .. FIELD .. concat(lapsed, FIELD) end
   if #fields > 0 then result = result .. FIELD .. concat(fields, FIELD) end
-  local at, payload = whole(now), ARGV[2]
-  local id, args = whole(seq) .. '-0', concat(ARGV, FIELD, 3)
-  if payload == '' then
-    call('XADD', PREFIX .. 'log', id, 'o', name, 't', at, 'a', args, 'r', result)
-  else
-    call('XADD', PREFIX .. 'log', id, 'o', name, 't', at, 'a', args, 'r', result, 'p', payload)
-  end
-  return whole(seq) .. FIELD .. at .. FIELD .. result
+  return result
 end
 
--- Runs one operation: `body` answers the result's own fields. `keys` are read with the first call and given to it.
-local function operation(name, keys, body)
-  local got = call('MGET', PREFIX .. 'ready', PREFIX .. 'corp', unpack(keys))
-  if not got[1] then return redis.error_reply('NOT_READY the corp is closed') end
-  local done, answer = pcall(function()
-    if not got[2] then broken('the corp is missing') end
-    now = tonumber(ARGV[1])
-    if not now then
-      local time = call('TIME')
-      now = time[1] * 1000 + math.floor(time[2] / 1000)
-    end
-    local at
-    seq, at, lease, turn = unpack_struct('<dddd', got[2])
-    return finish(name, body(got))
-  end)
-  if done then return answer end
-  -- Something was not as it must be, and part of the operation may be written: closed, until it is rebuilt.
-  call('DEL', PREFIX .. 'ready')
-  return redis.error_reply(type(answer) == 'table' and answer.err or 'NOT_READY ' .. tostring(answer))
-end
+-- No lease ends here.
+local function before() end
+
+-- include corp_operation.lua

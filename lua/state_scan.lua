@@ -13,6 +13,9 @@
 -- Derived  texts    string  {corp}:v1:slot:<id>
 -- Derived  holds    zset    {corp}:v1:holds
 -- Derived  alarms   zset    {corp}:v1:alarms
+-- Derived  gates    zset    {corp}:v1:gates
+-- Derived  texts    string  {corp}:v1:gate:<c>
+-- Derived  sets     zset    {corp}:v1:gated:<c>
 -- Derived  offers   zset    {corp}:v1:offers
 -- Derived  texts    string  {corp}:v1:offer:<p>
 -- Derived  patience zset    {corp}:v1:patience
@@ -44,11 +47,11 @@
 -- Cost     O(page and what it holds)
 
 local prefix = string.sub(KEYS[1], 1, -4)
-local texts = { "member:", "pool:", "config:", "open:", "request:", "past:", "slot:", "offer:", "drip:", "skills:",
+local texts = { "member:", "pool:", "config:", "open:", "request:", "past:", "slot:", "offer:", "drip:", "skills:", "gate:",
   "gpool:", "group:", "seat:" }
-local sets = { "class:", "least:", "waiting:", "slots:", "untold:", "offered:", "queues:", "skill:",
+local sets = { "class:", "least:", "waiting:", "slots:", "untold:", "offered:", "queues:", "skill:", "gated:",
   "groups:", "gfree:", "gheld:", "ganon:", "gwait:", "gqueues:" }
-local single = { leases = true, alarms = true, offers = true, holds = true, patience = true, gends = true, gpast = true }
+local single = { leases = true, alarms = true, gates = true, offers = true, holds = true, patience = true, gends = true, gpast = true }
 local function one_of(name, families)
   for _, family in ipairs(families) do
     if string.sub(name, 1, #family) == family then return true end

@@ -55,7 +55,11 @@ return operation(name, {}, function()
     if e then
       -- Who waits keeps his place as long as he asks; a hold that is over and was not swept yet begins anew.
       if e.ends and (e.member == '' or e.ends <= now) then
-        if e.member ~= '' then e.mark = count_again(known(e.member), e) end
+        if e.member ~= '' then
+          e.mark = count_again(known(e.member), e)
+          unpass_gate(e)
+          pass_gate(e)
+        end
         e.ends, list.dirty = now + e.hold, true
         end_at('h', subject, pool_id, e.ends)
         if e.member == '' then avoid_anew(e, subject, plan) end

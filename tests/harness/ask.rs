@@ -29,23 +29,27 @@ impl World {
         .await;
     }
 
-    /// A heartbeat of everybody.
+    /// A heartbeat of everybody. A corp that was opened may close and open once more, when two processes begin at once.
     pub async fn all_online(&self) {
         let until = self.app.now_ms() + 3_600_000;
-        let changes = self
-            .options
-            .members
+        let members = self.options.members.iter();
+        let members: Vec<MemberId> = members
+            .map(|(name, _)| MemberId::new(*name).expect("a member"))
+            .collect();
+        let changes: Vec<PresenceChange> = members
             .iter()
-            .map(|(name, _)| PresenceChange {
-                member: MemberId::new(*name).expect("a member"),
+            .map(|member| PresenceChange {
+                member: member.clone(),
                 lease_until_ms: until,
             })
             .collect();
-        self.corp_app()
-            .roster
-            .presence(changes, "", None)
-            .await
-            .expect("a heartbeat");
+        let roster = &self.corp_app().roster;
+        eventually("everybody is online", || async {
+            roster.presence(changes.clone(), "", None).await.ok()?;
+            let leases = roster.leases_of(&members).await.ok()?;
+            leases.iter().all(|end| *end == Some(until)).then_some(())
+        })
+        .await;
     }
 
     /// A customer scans the code of member `desk` with the State of the channel.

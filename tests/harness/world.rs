@@ -209,6 +209,7 @@ impl World {
                 .map(|text| serde_json::json!({ "text": text })),
             card: self.options.cards,
             needs: Vec::new(),
+            limits: ledger::ChannelLimits::default(),
             visits: None,
         };
         let id = ChannelId::new("poster").expect("a channel");

@@ -68,6 +68,7 @@ async fn people_join(world: &World) {
         welcome: None,
         card: false,
         needs: Vec::new(),
+        limits: ledger::ChannelLimits::default(),
         visits: None,
     };
     let id = allocation::ChannelId::new("silent").expect("a channel");

@@ -3,6 +3,7 @@
 mod at_once;
 mod events;
 mod faults;
+mod groups;
 mod killed_visits;
 mod large;
 mod limits;

@@ -22,6 +22,7 @@ pub(crate) async fn page_for(world: &World, slots_per_member: u32, hold_seconds:
         welcome: None,
         card: false,
         needs: Vec::new(),
+        limits: ledger::ChannelLimits::default(),
         visits: Some(Visits {
             slots_per_member,
             hold_seconds,

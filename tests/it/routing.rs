@@ -62,6 +62,7 @@ async fn channel(world: &World, name: &str, pool: &str, needs: &[Skill]) {
         welcome: None,
         card: false,
         needs: needs.to_vec(),
+        limits: ledger::ChannelLimits::default(),
         visits: None,
     };
     let id = ChannelId::new(name).expect("a channel");

@@ -38,6 +38,7 @@ async fn page(world: &World, slots_per_member: Option<u32>) {
         welcome: None,
         card: false,
         needs: Vec::new(),
+        limits: ledger::ChannelLimits::default(),
         visits: slots_per_member.map(|slots_per_member| Visits {
             slots_per_member,
             hold_seconds: 600,

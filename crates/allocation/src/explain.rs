@@ -2,17 +2,20 @@
 //! decision, with everybody who was not chosen. The rules are not told again here: what they looked at is written down while
 //! they do the operation once more, and the outcome must be the recorded one.
 
+mod words;
+
 use serde::Serialize;
 
 use crate::error::Error;
 use crate::id::{AllocationId, MemberId, PoolId, Skill};
 use crate::log::LogEntry;
-use crate::model::{Candidate, Choice, Corp, How, PickRule, Turn, Watcher};
+use crate::model::{Candidate, Choice, Corp, How, PickRule, Turn, Wait, Watcher};
 use crate::plan::Plan;
 use crate::pool::Strategy;
 use crate::weight::Weight;
 
 pub use crate::model::{Filter, TieRule};
+pub use words::{Rule, WaitsFor, What};
 
 /// One decision about an allocation. The same log gives the same text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -39,93 +42,11 @@ pub struct Explanation {
     pub rules: Vec<Rule>,
     pub tie: Option<Tie>,
     pub waits: Option<Waits>,
+    /// It was left to a person because of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waited: Option<Waited>,
     /// All members of the pool, by id.
     pub candidates: Vec<Considered>,
-}
-
-/// What happened to the allocation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum What {
-    Decided,
-    Visited,
-    Woken,
-    Reassigned,
-    /// The member who was asked declined, or did not answer in time.
-    MovedOn,
-    Confirmed,
-    Kept,
-}
-
-impl What {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            What::Decided => "decided",
-            What::Visited => "visited",
-            What::Woken => "woken",
-            What::Reassigned => "reassigned",
-            What::MovedOn => "moved_on",
-            What::Confirmed => "confirmed",
-            What::Kept => "kept",
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rule {
-    /// Of those with credit the one whose credit would reach a whole customer first.
-    EarliestDeadline,
-    /// Nobody had credit: the one with most of it.
-    MostCredit,
-    /// The smallest load divided by weight.
-    LeastLoad,
-    /// The plan prefers this member: the customer was his before, or always comes to him.
-    Preferred,
-    /// Of those who waited the one who had waited longest; the next rule says to whom he came.
-    LongestWaitingWoken,
-    /// It was taken from the member who had it; the next rule says who got it.
-    Reassigned,
-    /// The member who was asked declined or did not answer; the next rule says who is asked now.
-    OfferOver,
-    /// As many were asked as the pool has asked: a person must decide.
-    TriesUsedUp,
-    /// Nobody else can be asked: a person must decide.
-    NobodyLeft,
-    /// The member was named by whoever asked.
-    Named,
-    /// The visitor added the member who was held for him.
-    Held,
-    /// As before, after the hold was over: he counts, and pays nothing again.
-    Late,
-    /// The customer came to another member than the visitor saw; that one pays.
-    Mismatched,
-    /// No visit explains the customer: the member who has him pays.
-    Direct,
-    /// The customer stayed with this member.
-    Kept,
-}
-
-impl Rule {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Rule::EarliestDeadline => "earliest_deadline",
-            Rule::MostCredit => "most_credit",
-            Rule::LeastLoad => "least_load",
-            Rule::Preferred => "preferred",
-            Rule::LongestWaitingWoken => "longest_waiting_woken",
-            Rule::Reassigned => "reassigned",
-            Rule::OfferOver => "offer_over",
-            Rule::TriesUsedUp => "tries_used_up",
-            Rule::NobodyLeft => "nobody_left",
-            Rule::Named => "named",
-            Rule::Held => "held",
-            Rule::Late => "late",
-            Rule::Mismatched => "mismatched",
-            Rule::Direct => "direct",
-            Rule::Kept => "kept",
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -140,26 +61,17 @@ pub struct Waits {
     pub why: WaitsFor,
     /// So many waited before it in its pool for the same.
     pub behind: usize,
+    /// Of [`WaitsFor::ChannelLimit`]: when the channel may give again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<u64>,
 }
 
+/// How long it waited, and how long the pool let it wait when it was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WaitsFor {
-    /// Nobody overtakes one who waits.
-    BehindOthers,
-    NobodyFree,
-    /// More presence leases were over than one operation may end; the next operation goes on.
-    LeasesEnding,
-}
-
-impl WaitsFor {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            WaitsFor::BehindOthers => "behind_others",
-            WaitsFor::NobodyFree => "nobody_free",
-            WaitsFor::LeasesEnding => "leases_ending",
-        }
-    }
+pub struct Waited {
+    pub since_ms: u64,
+    pub waited_ms: u64,
+    pub person_after_ms: u64,
 }
 
 /// A member of the pool, as the rules saw him.
@@ -225,6 +137,8 @@ struct UnderWay {
     avoid: Vec<MemberId>,
     now_ms: u64,
     behind: usize,
+    /// By the limit of its channel.
+    held_back_until_ms: Option<u64>,
     candidates: Vec<Candidate>,
     choice: Option<Choice>,
 }
@@ -241,6 +155,7 @@ impl Watcher for Witness<'_> {
             avoid: Vec::new(),
             now_ms: turn.now_ms,
             behind: corp.queue_len(turn.pool, ""),
+            held_back_until_ms: None,
             candidates: corp.candidates(turn.pool, turn.left_out, &[], &[], turn.now_ms),
             choice: None,
         });
@@ -262,6 +177,12 @@ impl Watcher for Witness<'_> {
         }
     }
 
+    fn held_back(&mut self, until_ms: u64) {
+        if let Some(under_way) = &mut self.under_way {
+            under_way.held_back_until_ms = Some(until_ms);
+        }
+    }
+
     fn picks_able(
         &mut self,
         corp: &Corp,
@@ -280,6 +201,12 @@ impl Watcher for Witness<'_> {
         if let Some(under_way) = &mut self.under_way {
             under_way.look(corp, pool, needs);
             under_way.preferred = true;
+        }
+    }
+
+    fn gives_up(&mut self, corp: &Corp, wait: &Wait<'_>) {
+        if wait.allocation == self.allocation {
+            self.found.push(left_to_a_person(self.entry, corp, wait));
         }
     }
 
@@ -307,6 +234,7 @@ fn explanation(
         (None, How::Decided | How::Visited) => Some(Waits {
             why: under_way.waits_for(),
             behind: under_way.behind,
+            until_ms: under_way.held_back_until_ms,
         }),
         _ => None,
     };
@@ -324,10 +252,40 @@ fn explanation(
         },
         tie: under_way.tie(),
         waits,
+        waited: None,
         candidates: considered(&under_way, after),
         source: (under_way.source != under_way.pool).then_some(under_way.source),
         needs: under_way.needs,
         pool: under_way.pool,
+    }
+}
+
+/// Nobody could be picked until now; the members are shown as they are at that moment.
+fn left_to_a_person(entry: &LogEntry, corp: &Corp, wait: &Wait<'_>) -> Explanation {
+    let mut under_way = UnderWay {
+        pool: wait.pool.clone(),
+        source: wait.pool.clone(),
+        needs: Vec::new(),
+        preferred: false,
+        how: How::Woken,
+        left_out: Vec::new(),
+        avoid: wait.avoid.to_vec(),
+        now_ms: wait.now_ms,
+        behind: 0,
+        held_back_until_ms: None,
+        candidates: Vec::new(),
+        choice: None,
+    };
+    under_way.look(corp, wait.pool, wait.needs);
+    Explanation {
+        what: What::LeftToPerson,
+        rules: vec![Rule::WaitedTooLong],
+        waited: Some(Waited {
+            since_ms: wait.since_ms,
+            waited_ms: wait.now_ms.saturating_sub(wait.since_ms),
+            person_after_ms: wait.person_after_ms,
+        }),
+        ..explanation(entry, under_way, corp, None)
     }
 }
 
@@ -425,7 +383,9 @@ impl UnderWay {
     }
 
     fn waits_for(&self) -> WaitsFor {
-        if self.behind > 0 {
+        if self.held_back_until_ms.is_some() {
+            WaitsFor::ChannelLimit
+        } else if self.behind > 0 {
             WaitsFor::BehindOthers
         } else if self.candidates.iter().any(|one| one.filter.is_none()) {
             WaitsFor::LeasesEnding

@@ -10,8 +10,8 @@ use crate::model::Corp;
 use crate::{
     Adjustment, AllocationId, ChannelId, Closing, Confirmation, GivenBefore, Limits, LogEntry,
     MemberId, OfferRule, Op, Plan, PoolConfig, PoolId, PresenceChange, Reason, Reassignment,
-    Request, RequestId, Response, SetMember, SetSkills, SetSlots, Settlement, SettlementOutcome,
-    Skill, SlotId, Step, Strategy, SubjectKey, Visit, Weight,
+    Request, RequestId, Response, SetChannel, SetMember, SetSkills, SetSlots, Settlement,
+    SettlementOutcome, Skill, SlotId, Step, Strategy, SubjectKey, Visit, Weight,
 };
 
 pub(crate) const BEGIN_MS: u64 = 1_792_000_000_000;
@@ -227,7 +227,8 @@ impl History {
         let open: Vec<_> = self.corp.allocations().collect();
         let some = (!open.is_empty()).then(|| open[random.below(open.len())].clone());
         let later_ms = self.now_ms + [1000, 10 * MINUTE_MS, 60 * MINUTE_MS][random.below(3)];
-        let op = match (random.below(21), some) {
+        let op = match (random.below(22), some) {
+            (21, _) => Op::SetChannel(Self::random_channel(random)),
             (19, _) => Op::Advance { limit: 5 },
             (20, _) => Op::SetSkills(SetSkills {
                 member: member(who),
@@ -310,6 +311,17 @@ impl History {
         self.apply(op);
     }
 
+    fn random_channel(random: &mut Random) -> SetChannel {
+        let mut one = |n| (!random.one_in(3)).then(|| 1 + random.below(n) as u32);
+        SetChannel {
+            channel: channel(),
+            per_hour: one(3),
+            per_day: one(8),
+            day_end_ms: None,
+            given: GivenBefore::default(),
+        }
+    }
+
     fn random_skills(random: &mut Random) -> BTreeSet<Skill> {
         let mut skills = BTreeSet::new();
         for name in ["en", "vip"] {
@@ -336,7 +348,11 @@ impl History {
         let person = random.one_in(4).then_some(10 * MINUTE_MS);
         let plan = Plan::new(prefer.into_iter().collect(), steps, person).ok()?;
         let avoid = (0..random.below(3)).map(|_| member(random.below(6)));
-        plan.avoiding(avoid.collect()).ok()
+        let plan = plan.avoiding(avoid.collect()).ok()?;
+        match random.one_in(2) {
+            true => Some(plan.limited_by(channel())),
+            false => Some(plan),
+        }
     }
 
     fn requests(&mut self, random: &mut Random) -> Vec<Request> {

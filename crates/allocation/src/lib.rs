@@ -36,7 +36,7 @@ pub use log::LogEntry;
 pub use offer::{MovedOn, OfferRule, Reclaimed, Responded, Response};
 pub use op::{
     Adjustment, Assignment, Closing, GivenBefore, Op, PresenceChange, Reassignment, Request,
-    SetMember, SetSkills, Settlement, SettlementOutcome,
+    SetChannel, SetMember, SetSkills, Settlement, SettlementOutcome,
 };
 pub use outcome::{
     Adjusted, Answer, Closed, Decision, MemberChange, Outcome, PoolChange, Reassigned, Settled,
@@ -48,11 +48,12 @@ pub use plan::{
 pub use pool::{PoolConfig, Strategy};
 pub use seats::{
     CampaignId, ChatId, ChatVersion, ConfirmSeats, EndedSeat, FillStrategy, GroupChange,
-    GroupCount, GroupPoolChange, GroupPoolId, GroupTag, GroupTags, JoinedAs, JoinedPerson, Joining,
-    Leaving, MAX_CANDIDATES, MAX_FORGET, MAX_GROUPS, MAX_PEOPLE, MAX_RELEASES, MAX_RESERVES,
-    MAX_SCAN_CAP, MAX_SEAT_LAPSES, MAX_SEAT_TAGS, MAX_SEAT_WAKE, PersonKey, ReleaseSeat, Released,
-    ReserveSeat, Reserved, SeatAnswer, SeatCandidate, SeatId, SeatMatch, SeatName, SeatOp,
-    SeatResult, SeatState, SeatsConfirmed, SetGroup, SetGroupPool, Via, WokenSeat,
+    GroupCount, GroupPoolChange, GroupPoolId, GroupTag, GroupTags, InviterId, JoinedAs,
+    JoinedPerson, Joining, Leaving, MAX_CANDIDATES, MAX_FORGET, MAX_GROUPS, MAX_PEOPLE,
+    MAX_RELEASES, MAX_RESERVES, MAX_SCAN_CAP, MAX_SEAT_LAPSES, MAX_SEAT_TAGS, MAX_SEAT_WAKE,
+    PersonKey, ReleaseSeat, Released, ReserveSeat, Reserved, SeatAnswer, SeatCandidate, SeatId,
+    SeatMatch, SeatName, SeatOp, SeatResult, SeatState, SeatsConfirmed, SetGroup, SetGroupPool,
+    Via, WokenSeat,
 };
 pub use visit::{Confirmation, Confirmed, Expired, Match, SetSlots, SlotsChange, Visit, Visited};
 pub use weight::Weight;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::Error;
-use crate::id::{AllocationId, MemberId, PoolId, Reason, RequestId, Skill, SubjectKey};
+use crate::id::{AllocationId, ChannelId, MemberId, PoolId, Reason, RequestId, Skill, SubjectKey};
 use crate::limits::Limits;
 use crate::offer::Response;
 use crate::plan::{Plan, pool_field, read_pool_field};
@@ -100,8 +100,21 @@ pub struct SetMember {
     pub given: Option<GivenBefore>,
 }
 
+/// How many of those who come through a channel are given a member; whoever comes later waits until the hour, or the day, is
+/// over. Without limits nothing of the channel is counted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetChannel {
+    pub channel: ChannelId,
+    pub per_hour: Option<u32>,
+    pub per_day: Option<u32>,
+    /// When the day ends, and with it an hour; None: at midnight UTC.
+    pub day_end_ms: Option<u64>,
+    /// Taken where nothing was counted so far.
+    pub given: GivenBefore,
+}
+
 /// What a member was given before somebody counted it, in the hour and on the day that it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GivenBefore {
     pub in_hour: u32,
     pub on_day: u32,
@@ -155,6 +168,7 @@ pub enum Op {
     Reassign(Reassignment),
     Presence(Vec<PresenceChange>),
     SetMember(SetMember),
+    SetChannel(SetChannel),
     SetPool(PoolConfig),
     /// Members leave the pool. Its open allocations stay; its waiting list stays for a pool of that name to come,
     /// or until it is closed.
@@ -214,6 +228,7 @@ impl Op {
             Op::Settle(_)
             | Op::Reassign(_)
             | Op::SetMember(_)
+            | Op::SetChannel(_)
             | Op::RemovePool { .. }
             | Op::Adjust(_)
             | Op::Respond(_)
@@ -236,6 +251,7 @@ impl Op {
             Op::SetMember(change) if change.given.is_some() => "set_member.3",
             Op::SetMember(change) if change.is_by_time() => "set_member.2",
             Op::SetMember(_) => "set_member.1",
+            Op::SetChannel(_) => "set_channel.1",
             Op::SetPool(pool) if pool.is_more() => "set_pool.2",
             Op::SetPool(_) => "set_pool.1",
             Op::RemovePool { .. } => "remove_pool.1",
@@ -312,6 +328,14 @@ impl Op {
                 }
                 args
             }
+            Op::SetChannel(change) => vec![
+                change.channel.to_string(),
+                optional(change.per_hour.as_ref()),
+                optional(change.per_day.as_ref()),
+                optional(change.day_end_ms.as_ref()),
+                change.given.in_hour.to_string(),
+                change.given.on_day.to_string(),
+            ],
             Op::SetPool(config) => {
                 let mut args = vec![config.pool.to_string(), config.version.to_string()];
                 args.extend(config.content.args());
@@ -389,6 +413,16 @@ impl Op {
                 }
                 Op::SetMember(change)
             }
+            "set_channel.1" => Op::SetChannel(SetChannel {
+                channel: fields.parse()?,
+                per_hour: fields.optional()?,
+                per_day: fields.optional()?,
+                day_end_ms: fields.optional()?,
+                given: GivenBefore {
+                    in_hour: fields.parse()?,
+                    on_day: fields.parse()?,
+                },
+            }),
             "set_pool.1" | "set_pool.2" => {
                 let (pool, version) = (fields.parse()?, fields.parse()?);
                 let content = PoolContent::parse(&mut fields)?;

@@ -420,11 +420,13 @@ fn parse_answer(op: &Op, fields: &mut Fields<'_>) -> Result<Answer, Error> {
             }
         }),
         Op::Reassign(_) => Answer::Reassigned(parse_reassigned(fields)?),
-        Op::SetMember(_) | Op::SetSkills(_) => Answer::Member(match fields.next()? {
-            "CHANGED" => MemberChange::Changed,
-            "SAME" => MemberChange::Same,
-            other => return Err(Error::unreadable("member change", other)),
-        }),
+        Op::SetMember(_) | Op::SetSkills(_) | Op::SetChannel(_) => {
+            Answer::Member(match fields.next()? {
+                "CHANGED" => MemberChange::Changed,
+                "SAME" => MemberChange::Same,
+                other => return Err(Error::unreadable("member change", other)),
+            })
+        }
         Op::SetPool(_) | Op::RemovePool { .. } => {
             Answer::Pool(match (fields.next()?, fields.next()?) {
                 ("CHANGED", _) => PoolChange::Changed,

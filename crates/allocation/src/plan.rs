@@ -2,7 +2,7 @@
 //! be able to do, where it may go beside its pool and after how long; with its text form.
 
 use crate::error::Error;
-use crate::id::{AllocationId, MemberId, PoolId, Skill, SubjectKey};
+use crate::id::{AllocationId, ChannelId, MemberId, PoolId, Skill, SubjectKey};
 use crate::text::Fields;
 
 /// Steps of one plan.
@@ -22,6 +22,8 @@ const PART: char = '\u{1d}';
 const ITEM: char = '\u{1a}';
 /// In the name of a queue, between what is needed and who is avoided.
 const AVOID: char = '\u{1b}';
+/// In the name of a queue, before the channel that limits those who are in it.
+const THROUGH: char = '\u{19}';
 
 /// Where a subject may find a member from some time on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +44,7 @@ pub struct Plan {
     avoid: Vec<MemberId>,
     steps: Vec<Step>,
     person_after_ms: Option<u64>,
+    through: Option<ChannelId>,
 }
 
 impl Plan {
@@ -76,6 +79,7 @@ impl Plan {
                 avoid: Vec::new(),
                 steps,
                 person_after_ms,
+                through: None,
             });
         };
         Err(Error::Text {
@@ -96,6 +100,20 @@ impl Plan {
             });
         }
         Ok(Self { avoid, ..self })
+    }
+
+    /// It comes through this channel, and is passed over while the channel gave what it may in this hour and on this day: see
+    /// [`crate::SetChannel`].
+    pub fn limited_by(self, channel: ChannelId) -> Self {
+        Self {
+            through: Some(channel),
+            ..self
+        }
+    }
+
+    /// The channel that limits it.
+    pub fn through(&self) -> Option<&ChannelId> {
+        self.through.as_ref()
     }
 
     pub fn prefer(&self) -> &[MemberId] {
@@ -123,9 +141,13 @@ impl Plan {
         }
         text.push(PART);
         push_list(&mut text, self.prefer.iter().map(MemberId::as_str));
-        if !self.avoid.is_empty() {
+        if !self.avoid.is_empty() || self.through.is_some() {
             text.push(PART);
             push_list(&mut text, self.avoid.iter().map(MemberId::as_str));
+        }
+        if let Some(channel) = &self.through {
+            text.push(PART);
+            text.push_str(channel.as_str());
         }
         for step in &self.steps {
             let (pool, after_ms) = (&step.pool, step.after_ms);
@@ -141,7 +163,8 @@ impl Plan {
         let mut parts = text.split(STEP);
         let head = parts.next().and_then(|head| head.split_once(PART));
         let (person, members) = head.ok_or_else(unreadable)?;
-        let (prefer, avoid) = members.split_once(PART).unwrap_or((members, ""));
+        let (prefer, rest) = members.split_once(PART).unwrap_or((members, ""));
+        let (avoid, through) = rest.split_once(PART).unwrap_or((rest, ""));
         let mut steps = Vec::new();
         for step in parts {
             let mut fields = step.split(PART);
@@ -158,7 +181,11 @@ impl Plan {
         }
         let person_after_ms = (!person.is_empty()).then(|| person.parse());
         let person_after_ms = person_after_ms.transpose().map_err(|_| unreadable())?;
-        Self::new(list(prefer)?, steps, person_after_ms)?.avoiding(list(avoid)?)
+        let plan = Self::new(list(prefer)?, steps, person_after_ms)?.avoiding(list(avoid)?)?;
+        match through {
+            "" => Ok(plan),
+            channel => Ok(plan.limited_by(channel.parse()?)),
+        }
     }
 
     /// The name of the queue of those who wait for this step: who may be served by the same members stands in the same one.
@@ -168,6 +195,10 @@ impl Plan {
         if !self.avoid.is_empty() {
             text.push(AVOID);
             push_list(&mut text, self.avoid.iter().map(MemberId::as_str));
+        }
+        if let Some(channel) = &self.through {
+            text.push(THROUGH);
+            text.push_str(channel.as_str());
         }
         text
     }
@@ -221,10 +252,18 @@ impl Advanced {
 
 /// Whether this can be the name of a queue.
 pub(crate) fn check_queue(text: &str) -> Result<(), Error> {
+    let (text, channel) = text.split_once(THROUGH).unwrap_or((text, ""));
     let (needs, avoid) = text.split_once(AVOID).unwrap_or((text, ""));
     list::<Skill>(needs)?;
     list::<MemberId>(avoid)?;
+    list::<ChannelId>(channel)?;
     Ok(())
+}
+
+/// The channel that limits those who are in the queue of this name.
+pub(crate) fn through(queue: &str) -> Option<ChannelId> {
+    let (_, channel) = queue.split_once(THROUGH)?;
+    channel.parse().ok()
 }
 
 fn push_list<'a>(text: &mut String, items: impl Iterator<Item = &'a str>) {

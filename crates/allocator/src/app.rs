@@ -15,14 +15,20 @@ use wecom::client;
 
 use crate::{
     clock::Clock,
-    config::{self, Config},
+    config::{self, Config, Hook},
     faults::Faults,
+    fission::{
+        campaigns::Campaigns,
+        inviters,
+        join_ways::{JoinWays, Wishes},
+        waiting::Waiters,
+    },
     guard,
     history::Questions,
     people::{Names, hours},
     reception::{
         routes::Routes,
-        slots::{Wayless, Ways},
+        slots::{Unshown, Wayless, Ways},
     },
     tokens::SharedTokens,
     writer,
@@ -55,6 +61,10 @@ pub struct App {
     pub quota: Quota<Redis>,
     pub locks: Locks<Redis>,
     pub corps: BTreeMap<CorpId, Arc<CorpApp>>,
+    /// Where events are posted.
+    pub hook: Option<Hook>,
+    /// Whose pages are whose, of all corps.
+    pub inviter_pages: inviters::Pages,
     /// About the past.
     pub questions: Questions,
     /// About what the past could have been.
@@ -74,8 +84,14 @@ pub struct CorpApp {
     routes: RwLock<Arc<Routes>>,
     /// Contact ways that can be shown; kept up by `reception::slots`.
     pub ways: Ways,
+    /// Join ways that can be shown; kept up by `fission::join_ways`.
+    pub join_ways: JoinWays,
+    /// As visits need them.
+    pub campaigns: Campaigns,
     /// Whom visits pass over; from there, too.
     pub wayless: Wayless,
+    /// Whom they pass over for some seconds, as nothing of them could be shown.
+    pub unshown: Unshown,
     /// How members are spelled.
     pub names: Names,
     /// Rung when the log grew, when effects are due, when a transfer should be looked at.
@@ -86,6 +102,16 @@ pub struct CorpApp {
     pub not_ready: Notify,
     /// Rung when a pool may be missing in Redis that Postgres has.
     pub pool_missed: Notify,
+    /// Rung when a group pool or group changed here, or Redis may have lost them.
+    pub groups_changed: Notify,
+    /// Rung when seats are free and people still wait for them.
+    pub seats_freed: Notify,
+    /// Rung when somebody found no free seat.
+    pub seats_lacking: Notify,
+    /// Groups that inviters are to have ways of their own into.
+    pub inviter_wishes: Wishes,
+    /// Whose requests wait for a seat.
+    pub waiters: Waiters,
     /// Who has hours, leaves, or something said of him; rung when that was changed here.
     pub hours: hours::Known,
     pub hours_changed: Notify,
@@ -143,6 +169,7 @@ impl App {
         clock: Clock,
     ) -> Result<Arc<Self>, Error> {
         let url = config.postgres.read_url(env)?;
+        let hook = config.events.read(env)?;
         let ledger = Ledger::connect(config.postgres.ledger(url))
             .await
             .map_err(Error::Postgres)?;
@@ -169,13 +196,21 @@ impl App {
                 settings: settings.clone(),
                 routes: RwLock::default(),
                 ways: Ways::new(config.visits.pictures_mb),
+                join_ways: JoinWays::default(),
+                campaigns: Campaigns::default(),
                 wayless: Wayless::default(),
+                unshown: Unshown::default(),
                 names: Names::default(),
                 log_grew: Notify::new(),
                 effects_due: Notify::new(),
                 transfers_due: Notify::new(),
                 not_ready: Notify::new(),
                 pool_missed: Notify::new(),
+                groups_changed: Notify::new(),
+                seats_freed: Notify::new(),
+                seats_lacking: Notify::new(),
+                inviter_wishes: Wishes::default(),
+                waiters: Waiters::default(),
                 hours: hours::Known::default(),
                 hours_changed: Notify::new(),
                 no_look_before_ms: AtomicU64::new(0),
@@ -200,6 +235,8 @@ impl App {
             locks,
             corps,
             questions: Questions::default(),
+            hook,
+            inviter_pages: inviters::Pages::default(),
             simulations: Questions::of_simulations(),
             instance,
         }))

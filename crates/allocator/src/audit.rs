@@ -2,6 +2,7 @@
 //! ledger once in a stated time, one member after the other, within what the budget leaves. Differences become doubts
 //! for `reread`; nothing is concluded here.
 
+pub mod seat_rows;
 mod unassigned;
 
 use std::{

@@ -2,6 +2,7 @@
 //! the command line, then the environment (`PAIDAN__OUTBOX__WORKERS=8`). Every value is held against the rule of its key
 //! (`keys`), then against its neighbours ([`Config::load`]). Secrets are `env:NAME` or `file:/path` and never printed.
 
+mod events;
 mod keys;
 mod public;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use std::{
 };
 
 use allocation::CorpId;
+pub use events::{Events, Hook};
 pub use public::{Network, Public};
 use secrecy::SecretString;
 use serde::Deserialize;
@@ -43,9 +45,11 @@ pub struct Config {
     pub hours: Hours,
     pub outbox: Outbox,
     pub card: Card,
+    pub events: Events,
     pub handover: Handover,
     pub audit: Audit,
     pub visits: Visits,
+    pub fission: Fission,
     pub retention: Retention,
     #[serde(default)]
     pub corps: BTreeMap<String, Corp>,
@@ -172,6 +176,16 @@ pub struct Card {
     pub offer_digest: String,
     /// Where the cards lead; `{allocation}` is the id of the (first) allocation.
     pub url: String,
+    /// Of the card that asks a keeper for groups.
+    pub supply_title: String,
+    /// `{count}` groups for the pool named `{pool}` by `{time}`.
+    pub supply_description: String,
+    /// The same, once more: so many are lacking.
+    pub supply_reminder: String,
+    /// Where it leads; `{task}` is the id of the supply task.
+    pub supply_url: String,
+    /// Asks a member to tell a customer of a goal; `{name}` is the customer, `{goal}` the goal. The goal's message follows it.
+    pub goal: String,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -228,6 +242,34 @@ pub struct Visits {
     pub pictures_mb: u64,
     /// Customers whose visit was guessed, or is not known, are looked up by their unionid.
     pub look_up_unionid: bool,
+}
+
+/// Customer groups and seats in them.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fission {
+    /// A group is read so long after an event of it, milliseconds.
+    pub read_after_ms: u64,
+    /// So long a read may be older than the events before it, milliseconds.
+    pub read_lag_ms: u64,
+    /// Groups read at once in this process.
+    pub reads: usize,
+    pub poll_ms: u64,
+    /// Every group of a pool is read once in this time, milliseconds; 0: only when there is a reason.
+    pub period_ms: u64,
+    /// A group that WeCom does not let be read is tried again after this, milliseconds.
+    pub failed_ms: u64,
+    /// A seat whose group cannot be read is given back so long after its end, milliseconds.
+    pub unread_release_ms: u64,
+    /// So long it is remembered whose a seat was that was given back: he may still come, milliseconds.
+    pub memory_ms: u64,
+    /// A visitor who finds no free seat is answered so long after he asked, unless one comes for him before, milliseconds; 0: at
+    /// once. At most half of `http.timeout_ms`.
+    pub wait_ms: u64,
+    /// Join ways that one inviter has of his own in a campaign with `ways: inviter`, each into another group.
+    pub ways_of_inviter: u64,
+    /// Of all inviters of a corp together; beyond it the campaign's ways are shown.
+    pub inviter_ways: u64,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -340,11 +382,17 @@ impl Config {
     pub fn check_secrets(&self, env: &HashMap<String, String>) -> Vec<Error> {
         let postgres = self.postgres.read_url(env).err();
         let public = self.public.read_keys(env).err();
+        let events = self.events.read(env).err();
         let corps = self
             .corps
             .iter()
             .filter_map(|(id, corp)| corp.read_secret(id, env).err());
-        postgres.into_iter().chain(public).chain(corps).collect()
+        postgres
+            .into_iter()
+            .chain(public)
+            .chain(events)
+            .chain(corps)
+            .collect()
     }
 
     /// Corps whose ids differ in case only: WeCom has one of them at most, and its customers would be split.
@@ -425,6 +473,7 @@ impl Config {
         errors.extend(self.twins());
         let http = &self.http;
         errors.extend(self.public.conflicts(http));
+        errors.extend(self.events.conflicts());
         if http.listen == http.admin_listen && http.listen.port() != 0 {
             let problem = format!("must be another address than http.listen, {}", http.listen);
             errors.push(Error::new("http.admin_listen", problem));

@@ -195,9 +195,12 @@ pub async fn decide_again(
         )
         .await?;
     }
-    let delay_ms = app.config.inbox.stream.dirty_delay_ms;
+    let delays = marks::Delays {
+        pair_ms: app.config.inbox.stream.dirty_delay_ms,
+        chat_ms: app.config.fission.read_after_ms,
+    };
     let look_up = app.config.visits.look_up_unionid;
-    turn.finish(corp, app.now_ms(), delay_ms, look_up).await?;
+    turn.finish(corp, app.now_ms(), delays, look_up).await?;
     corp.log_grew.notify_one();
     Ok(())
 }

@@ -2,8 +2,10 @@
 //! by `outbox`. A value here is the row's `payload`; its `kind` and `key` make the row unique, so that writing the
 //! same log entry twice asks once.
 
+use allocation::{CampaignId, InviterId};
 use ledger::NewEffect;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// One effect, as the row stores it. Customers are named by the row's allocation or transfer, never here.
 #[derive(Clone, Serialize, Deserialize)]
@@ -25,6 +27,31 @@ pub enum Effect {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         accept_seconds: Option<u64>,
     },
+    /// A tag for a customer who came into a group, or for an inviter who reached a goal.
+    Tag {
+        tag: String,
+        /// Of who came.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        external_id: Option<String>,
+        #[serde(flatten)]
+        inviter: Option<OfInviter>,
+    },
+    /// Tell an inviter that he reached a goal, or ask the member who has him to.
+    GoalMessage {
+        text: String,
+        #[serde(flatten)]
+        inviter: OfInviter,
+    },
+    /// Tell others what is in the feed of events.
+    Event { id: Uuid },
+}
+
+/// An inviter of a campaign, and the name of a goal of his.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OfInviter {
+    pub campaign: CampaignId,
+    pub inviter: InviterId,
+    pub goal: String,
 }
 
 impl Effect {
@@ -34,6 +61,9 @@ impl Effect {
             Self::Welcome { .. } => kind::WELCOME,
             Self::Transfer { .. } => kind::TRANSFER,
             Self::MemberCard { .. } => kind::MEMBER_CARD,
+            Self::Tag { .. } => kind::TAG,
+            Self::GoalMessage { .. } => kind::GOAL_MESSAGE,
+            Self::Event { .. } => kind::EVENT,
         }
     }
 
@@ -43,6 +73,8 @@ impl Effect {
             Self::Welcome { .. } => 0,
             Self::Transfer { .. } => 50,
             Self::MemberCard { .. } => 90,
+            // The ledger asks for them by itself.
+            Self::Tag { .. } | Self::GoalMessage { .. } | Self::Event { .. } => 92,
         }
     }
 }
@@ -80,4 +112,5 @@ pub mod kind {
     pub const WELCOME: &str = "welcome";
     pub const TRANSFER: &str = "transfer";
     pub const MEMBER_CARD: &str = "member_card";
+    pub use ledger::{EVENT, GOAL_MESSAGE, TAG};
 }

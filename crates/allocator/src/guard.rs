@@ -13,6 +13,7 @@ use metrics::{counter, gauge};
 use tokio_util::sync::CancellationToken;
 
 pub use again::Unrecorded;
+pub(crate) use again::take_up_late;
 
 use crate::{
     app::{App, CorpApp},
@@ -127,7 +128,7 @@ pub async fn look(app: &App, corp: &CorpApp) -> Result<u64, Error> {
         again::ask(corp).await;
         return Ok(row.log_seq);
     }
-    rebuild_seen(app, corp, Some(row.generation), Wanted::default()).await
+    rebuild_seen(app, corp, Some(row), Wanted::default()).await
 }
 
 /// Folds what the ledger has and writes it to Redis. Everybody is off afterwards, until his next heartbeat. A person asks
@@ -139,7 +140,7 @@ pub async fn rebuild(app: &App, corp: &CorpApp, wanted: Wanted) -> Result<u64, E
 async fn rebuild_seen(
     app: &App,
     corp: &CorpApp,
-    seen: Option<u64>,
+    seen: Option<Corp>,
     wanted: Wanted,
 ) -> Result<u64, Error> {
     let corps = app.ledger.corps();
@@ -224,6 +225,7 @@ async fn write_anew(app: &App, corp: &CorpApp, row: Corp, wanted: Wanted) -> Res
     corp.log_grew.notify_one();
     // What was put while the corp was closed was not told.
     corp.pool_missed.notify_one();
+    corp.groups_changed.notify_one();
     Ok(seq)
 }
 

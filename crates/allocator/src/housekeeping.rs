@@ -21,6 +21,8 @@ const DAY_MS: u64 = 24 * HOURLY_MS;
 const PARTITIONS_AHEAD: u32 = 3;
 /// Kept answers that are forgotten in one transaction.
 const PRUNE: u32 = 5_000;
+/// Events of the feed are kept so long.
+const EVENT_DAYS: u64 = 90;
 /// Old days dropped in one hour; a backlog of years is gone within days.
 const DROP: usize = 14;
 /// Dead letters that leave Redis in one turn.
@@ -78,6 +80,11 @@ async fn hourly(
     // The days are every corp's.
     if app.corps.keys().next() == Some(&corp.id) {
         drop_old_days(app, now_ms).await?;
+        let before_ms = now_ms.saturating_sub(EVENT_DAYS * DAY_MS);
+        app.ledger
+            .inviters()
+            .forget_events(before_ms, PRUNE)
+            .await?;
     }
     Ok(())
 }

@@ -2,6 +2,9 @@
 //! scripts never read it and the ledger does not keep it: the customer's outside id and the welcome code end in the
 //! tables that can be scrubbed.
 
+use std::collections::BTreeMap;
+
+use allocation::{PersonKey, SubjectKey};
 use ledger::AuditRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +28,25 @@ pub struct Payload {
     /// The audit's entry, should the operation have its effect.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "u")]
     pub audit: Option<Audited>,
+    /// As whom those are known besides who come into a group, where somebody is rewarded for it or they are to have a tag.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", rename = "m")]
+    pub people: BTreeMap<PersonKey, Known>,
+}
+
+/// As whom somebody in a group is known.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub struct Known {
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "u")]
+    pub unionid: Option<SubjectKey>,
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "x")]
+    pub external_id: Option<String>,
+}
+
+/// Ids of customers stay out of logs.
+impl std::fmt::Debug for Known {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Known").finish_non_exhaustive()
+    }
 }
 
 /// A change that somebody asked for, as the audit will say it.
@@ -135,6 +157,12 @@ pub struct Context {
     pub holder: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "w")]
     pub welcome_code: Option<String>,
+    /// Why the request's plan prefers each of those whom it prefers, in its order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", rename = "p")]
+    pub preferred: Vec<String>,
+    /// Of a seat: who brought him.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "i")]
+    pub inviter: Option<String>,
     /// When the gateway had the event, milliseconds: a welcome's 20 s count from here.
     #[serde(default, rename = "r")]
     pub received_ms: u64,

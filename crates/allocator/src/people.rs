@@ -22,6 +22,7 @@ use crate::{
     payload::Payload,
 };
 
+pub mod channels;
 pub mod hours;
 pub(crate) mod limits;
 mod reading;
@@ -220,7 +221,7 @@ async fn turn(app: &App, corp: &CorpApp, last: &mut Last) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tells Redis what differs from Postgres; answers how many pools and members that were.
+/// Tells Redis what differs from Postgres; answers how many pools, members and limits of channels that were.
 pub async fn sync(app: &App, corp: &CorpApp) -> Result<usize, Error> {
     Ok(sync_at(app, corp, None).await?.told)
 }
@@ -228,7 +229,7 @@ pub async fn sync(app: &App, corp: &CorpApp) -> Result<usize, Error> {
 /// What a comparison found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Synced {
-    /// Pools and members that differed.
+    /// Pools, members and limits of channels that differed.
     pub told: usize,
     /// When the first day ends that somebody's limits are counted in.
     pub day_end_ms: Option<u64>,
@@ -241,6 +242,14 @@ pub async fn sync_at(app: &App, corp: &CorpApp, now_ms: Option<u64>) -> Result<S
     let days = Days::of(app, corp, &members, at_ms).await?;
     let day_end_ms = members.iter().filter_map(|member| days.end(member)).min();
     let mut told = tell_members(app, corp, members, now_ms).await?;
+    told += channels::tell_channels(app, corp, None, now_ms).await?;
+    let limited = corp
+        .routes()
+        .channels
+        .values()
+        .any(|channel| channel.is_limited);
+    let of_channels = channels::day_end(app, at_ms).filter(|_| limited);
+    let day_end_ms = day_end_ms.into_iter().chain(of_channels).min();
     let pools = app.ledger.pools().versions(&corp.id).await?;
     let ids: Vec<PoolId> = pools.iter().map(|pool| pool.id.clone()).collect();
     let there = corp.roster.pool_versions(&ids).await?;

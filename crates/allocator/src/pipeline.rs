@@ -9,6 +9,7 @@
 //! | [`handover`] | transfer → `transfer_result` → settled | polled to an end; settling twice is settling once |
 //! | [`reread`] | doubtful pair or member → what WeCom says now | durable marks; WeCom's state outranks events |
 //! | [`audit`] | every member's customers, slowly → what events never said | within what the budget leaves |
+//! | [`audit::seat_rows`] | rows of seats against Redis → mended rows | looked at twice, and mended while nobody writes the log |
 //! | [`reception::tasks`] | waiting customers → free members; loads whose window passed, and what the ledger refused → closed | heals lost wake-ups and writers that died |
 //! | [`reception::sweep`] | visits whose time is over → expired | an end is once, in one script call |
 //! | [`reception::reclaim`] | offers whose time is over, or whose member has gone → the next member, or a person | an offer moves once, in one script call |
@@ -20,6 +21,13 @@
 //! | [`people::hours`] | schedules, leaves, what was said → presence | leases are short and end with the hours; sent twice is sent once |
 //! | [`operations`](crate::api::work) | long work a console asked for → progress | lease and cursor; done again is done once |
 //! | [`fission`](crate::api::work::run_imports) | groups that there are at WeCom → rows | in the order of their ids, from a cursor; known ones are only refreshed |
+//! | [`fission::told`] | group pools, groups → roster | versions compared; truth is Postgres |
+//! | [`fission::reader`] | groups in doubt, and slowly all → who is in them, and whose seats that were | durable marks; Redis takes it only if nothing changed meanwhile |
+//! | [`fission::timers`] | seats and waiting places whose time is over → given back, once their group was read | an end names what it ends |
+//! | [`fission::supply`] | pools that lack groups → groups out of stock, rooms that WeCom opens, people who make some | one process under a lease; rows carry its fence |
+//! | [`fission::waiting`] | seats given to those whose requests wait → their answers | waited for with a bound |
+//! | [`fission::inviters`] | those whom somebody brought → who stayed counts, goals → effects | counts, goals and effects are one transaction under the inviter's row |
+//! | [`fission::join_ways`] | campaigns, groups → join ways at WeCom, pictures | the intent is written before the call; a lost answer is counted, and asked for once more |
 //! | [`housekeeping`] | what is done with → away | only what both groups acknowledged, or what has an outcome |
 //! | [`guard`] | whole or closed | generation and sequence number |
 //!
@@ -34,8 +42,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     api,
     app::{App, CorpApp},
-    audit, decide, guard, handover, housekeeping, outbox, people, reception, record, reread,
-    writer,
+    audit, decide, fission, guard, handover, housekeeping, outbox, people, reception, record,
+    reread, writer,
 };
 
 /// Before a loop that broke is started again.
@@ -61,6 +69,14 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
         );
         keep(&mut loops, "reread", app, corp, stop, reread::run);
         keep(&mut loops, "audit", app, corp, stop, audit::run);
+        keep(
+            &mut loops,
+            "seat_rows",
+            app,
+            corp,
+            stop,
+            audit::seat_rows::run,
+        );
         keep(
             &mut loops,
             "waiting",
@@ -114,6 +130,41 @@ pub fn start(app: &Arc<App>, stop: &CancellationToken) -> JoinSet<()> {
             corp,
             stop,
             api::work::run_imports,
+        );
+        keep(&mut loops, "groups", app, corp, stop, fission::told::run);
+        keep(
+            &mut loops,
+            "group reads",
+            app,
+            corp,
+            stop,
+            fission::reader::run,
+        );
+        keep(&mut loops, "seats", app, corp, stop, fission::timers::run);
+        keep(&mut loops, "supply", app, corp, stop, fission::supply::run);
+        keep(
+            &mut loops,
+            "seat waiters",
+            app,
+            corp,
+            stop,
+            fission::waiting::run,
+        );
+        keep(
+            &mut loops,
+            "inviters",
+            app,
+            corp,
+            stop,
+            fission::inviters::run,
+        );
+        keep(
+            &mut loops,
+            "join ways",
+            app,
+            corp,
+            stop,
+            fission::join_ways::run,
         );
         keep(
             &mut loops,

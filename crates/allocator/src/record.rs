@@ -11,9 +11,10 @@ use tokio_util::sync::CancellationToken;
 use wecom::event::{Body, Event};
 
 use crate::{
-    app::{App, CorpApp},
+    app::{App, CorpApp, Redis},
     backoff::{Backoff, sleep},
-    people,
+    faults::with_causes,
+    guard, people,
     poison::{self, Work},
     reception::intake::WECOM,
 };
@@ -27,6 +28,14 @@ const BEHIND: u64 = 4;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(1);
 const LONGEST_IN_A_ROW: Duration = Duration::from_secs(30);
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("inbox")]
+    Inbox(#[from] inbox::Error),
+    #[error("ledger")]
+    Ledger(#[from] ledger::Error),
+}
 
 /// Reads and records until the program stops.
 pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
@@ -80,14 +89,19 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
             }
             while !batch.is_empty() {
                 match poison::attempt(&work, &batch, false).await {
-                    Ok(()) => {
-                        if let Err(error) = consumer.ack(&batch).await {
-                            tracing::warn!(corp = %corp.id, error = %error, "recorded deliveries were not acknowledged");
+                    Ok(()) => match recorded(&app, &corp, &consumer, &batch).await {
+                        Ok(()) => {
+                            counter!("paidan_recorded_total", "corp" => corp.id.to_string())
+                                .increment(batch.len() as u64);
+                            break;
                         }
-                        counter!("paidan_recorded_total", "corp" => corp.id.to_string())
-                            .increment(batch.len() as u64);
-                        break;
-                    }
+                        Err(error) => {
+                            tracing::warn!(corp = %corp.id, error = %with_causes(&error), "recorded deliveries were not acknowledged");
+                            if !backoff.wait(&stop).await {
+                                return;
+                            }
+                        }
+                    },
                     Err(failure) => {
                         tracing::warn!(corp = %corp.id, error = %failure, "deliveries were not recorded");
                         if failure.is_theirs() {
@@ -105,6 +119,25 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
             backoff.reset();
         }
     }
+}
+
+/// Acknowledges what is in Postgres. If the inbox does not know of it any more, it was lost while this process had these in its
+/// hands, and nobody else has them: a rebuild takes up only what was written down by then. What somebody else acknowledged
+/// meanwhile looks the same, and is done twice, which is doing it once.
+pub async fn recorded(
+    app: &App,
+    corp: &CorpApp,
+    consumer: &Consumer<Redis>,
+    batch: &[Delivery],
+) -> Result<(), Error> {
+    if consumer.ack(batch).await? >= batch.len() as u64 {
+        return Ok(());
+    }
+    let received = || batch.iter().map(|delivery| delivery.received_ms);
+    if let (Some(first), Some(last)) = (received().min(), received().max()) {
+        guard::take_up_late(app, corp, first..=last).await?;
+    }
+    Ok(())
 }
 
 /// Waits while the log's writer is behind, as long as there is patience for it.

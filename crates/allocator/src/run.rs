@@ -16,6 +16,7 @@ use crate::{
     app::{self, App},
     clock::{self, Clock},
     config::Config,
+    fission::join_ways,
     people, pipeline,
     public::{self, Site, app_desk::AppDesk, identity::Keys},
     reception::slots,
@@ -104,6 +105,7 @@ pub async fn run_with(
         people::refresh(&app, corp).await?;
         // Without its contact ways a page would show no code to those who have a member.
         slots::refresh(&app, corp).await?;
+        join_ways::refresh(&app, corp).await?;
     }
     // Not waited for: the program starts while Redis is away.
     tokio::spawn(redis_setup::warn(Arc::clone(&app), stop.clone()));

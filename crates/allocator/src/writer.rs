@@ -19,6 +19,7 @@ use crate::{
     app::{App, CorpApp, Redis},
     backoff::{Backoff, sleep},
     faults::{Part, with_causes},
+    fission::inviters,
     lost,
     payload::Payload,
     people,
@@ -210,6 +211,7 @@ pub async fn turn(app: &App, corp: &CorpApp) -> Result<Turn, Error> {
         .increment(written.entries as u64);
     gauge!("paidan_log_written_seq", "corp" => corp.id.to_string()).set(written.log_seq as f64);
     corp.effects_due.notify_waiters();
+    inviters::tally(corp, &written.edges);
     for_a_person(corp, &batch.entries);
     refused(app, corp, &written).await;
     // All but the last one: the next writer compares it.

@@ -26,9 +26,9 @@ use wecom::event::Event;
 
 use crate::{config, health::Health, metrics::Metrics, refusal::Refusal, store::CorpInbox};
 
-/// What the allocator reads again. Other marks that a duplicate could leave (of customer groups, tags, 微信客服, archived
-/// chats) would stay for ever: nobody reads them yet.
-const READ_AGAIN: [&str; 2] = ["pair", "member"];
+/// What the allocator reads again. Other marks that a duplicate could leave (of tags, 微信客服, archived chats) would stay
+/// for ever: nobody reads them yet.
+const READ_AGAIN: [&str; 3] = ["pair", "member", "chat"];
 
 /// Callbacks of one corp that wait for their append, in all workers of the process.
 #[derive(Debug, Clone, Default)]

@@ -35,6 +35,18 @@ where
         Ok(cmd.query_async(&mut self.connection.clone()).await?)
     }
 
+    /// When the first mark that waits is due, or was.
+    pub async fn dirty_first(&self, kind: &str) -> Result<Option<u64>, Error> {
+        let first: Vec<(String, f64)> = redis::cmd("ZRANGE")
+            .arg(self.shared.keys.dirty(kind))
+            .arg(0)
+            .arg(0)
+            .arg("WITHSCORES")
+            .query_async(&mut self.connection.clone())
+            .await?;
+        Ok(first.first().map(|(_, due_ms)| *due_ms as u64))
+    }
+
     pub async fn dirty_count(&self, kind: &str) -> Result<DirtyCount, Error> {
         let (waiting, taken) = redis::pipe()
             .zcard(self.shared.keys.dirty(kind))

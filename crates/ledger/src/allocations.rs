@@ -1,9 +1,10 @@
 //! Who got whom: reading. The log writer makes them, and ends them.
 
 mod about;
-mod given;
+pub(crate) mod given;
 mod list;
 mod owners;
+mod preferences;
 mod responses;
 mod standing;
 

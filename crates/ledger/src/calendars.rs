@@ -6,15 +6,13 @@ use sqlx::postgres::PgRow;
 
 use crate::Error;
 use crate::audit::Trail;
-use crate::configured::{self, Configured, Found};
+use crate::configured::{self, Configured, Found, Listed};
 use crate::connection::{Db, Work};
-use crate::cursor::{Page, PageRequest, Window};
+use crate::cursor::{Page, PageRequest};
 use crate::put::{Deleted, Precondition, Put};
 use crate::row::Columns;
 use crate::text::{clean, clean_json};
 use crate::times::at;
-
-const LIST: &str = "calendars";
 
 #[derive(Debug, Clone)]
 pub struct Calendars {
@@ -49,58 +47,19 @@ macro_rules! select {
     };
 }
 
-const FORWARD: &str = select!(
-    "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.calendar_id) < ($2, $3))
-     ORDER BY c.created_at DESC, c.calendar_id DESC LIMIT $4"
-);
-const BACKWARD: &str = select!(
-    "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.calendar_id) > ($2, $3))
-     ORDER BY c.created_at, c.calendar_id LIMIT $4"
-);
-
 impl Calendars {
     pub async fn get(&self, corp: &CorpId, id: &CalendarId) -> Result<Option<Calendar>, Error> {
-        let mut work = self.db.single().await?;
-        let query = work
-            .query(select!("AND c.calendar_id = $2 AND c.deleted_at IS NULL"))
-            .bind(corp.as_str())
-            .bind(id.as_str().to_owned());
-        let row = work.fetch_optional(query).await?;
-        work.end().await?;
-        row.as_ref().map(read).transpose()
+        configured::get(&self.db, corp, id).await
     }
 
     /// All that are not deleted, by id.
     pub async fn all(&self, corp: &CorpId) -> Result<Vec<Calendar>, Error> {
-        let mut work = self.db.single().await?;
-        let query = work
-            .query(select!("AND c.deleted_at IS NULL ORDER BY c.calendar_id"))
-            .bind(corp.as_str());
-        let rows = work.fetch_all(query).await?;
-        work.end().await?;
-        rows.iter().map(read).collect()
+        configured::all(&self.db, corp).await
     }
 
     /// The latest first.
     pub async fn list(&self, corp: &CorpId, page: &PageRequest) -> Result<Page<Calendar>, Error> {
-        let window = Window::read(page, LIST)?;
-        let mut work = self.db.single().await?;
-        let query = work
-            .query_once(if window.is_backward() {
-                BACKWARD
-            } else {
-                FORWARD
-            })
-            .bind(corp.as_str())
-            .bind(window.time())
-            .bind(window.id().map(str::to_owned))
-            .bind(window.fetch());
-        let rows = work.fetch_all(query).await?;
-        work.end().await?;
-        let calendars = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        Ok(window.page(LIST, calendars, |calendar| {
-            (at(calendar.created_ms), calendar.id.as_str().to_owned())
-        }))
+        configured::list(&self.db, corp, page).await
     }
 
     pub async fn put(
@@ -123,6 +82,28 @@ impl Calendars {
         trail: &Trail,
     ) -> Result<Deleted<Calendar, Vec<ScheduleId>>, Error> {
         configured::delete(&self.db, corp, id, precondition, trail).await
+    }
+}
+
+impl Listed for Calendar {
+    const LIST: &'static str = "calendars";
+    const ONE: &'static str = select!("AND c.calendar_id = $2 AND c.deleted_at IS NULL");
+    const ALL: &'static str = select!("AND c.deleted_at IS NULL ORDER BY c.calendar_id");
+    const FORWARD: &'static str = select!(
+        "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.calendar_id) < ($2, $3))
+         ORDER BY c.created_at DESC, c.calendar_id DESC LIMIT $4"
+    );
+    const BACKWARD: &'static str = select!(
+        "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.calendar_id) > ($2, $3))
+         ORDER BY c.created_at, c.calendar_id LIMIT $4"
+    );
+
+    async fn read(_: &mut Work, _: &CorpId, rows: &[PgRow]) -> Result<Vec<Self>, Error> {
+        rows.iter().map(read).collect()
+    }
+
+    fn place(&self) -> (u64, &str) {
+        (self.created_ms, self.id.as_str())
     }
 }
 

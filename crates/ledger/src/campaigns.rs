@@ -6,15 +6,14 @@ use sqlx::postgres::PgRow;
 
 use crate::Error;
 use crate::audit::Trail;
-use crate::configured::{self, Configured, Found};
+use crate::configured::{self, Configured, Found, Listed};
 use crate::connection::{Db, Work};
-use crate::cursor::{Page, PageRequest, Window};
+use crate::cursor::{Page, PageRequest};
+use crate::fission::Fission;
 use crate::put::{Deleted, Precondition, Put};
 use crate::row::{Columns, small};
-use crate::text::{clean, random};
+use crate::text::{clean, clean_json, random};
 use crate::times::{at, at_option};
-
-const LIST: &str = "campaigns";
 
 #[derive(Debug, Clone)]
 pub struct Campaigns {
@@ -49,6 +48,8 @@ pub struct NewCampaign {
     pub ways: WaysOf,
     /// Of one join way, 1 to 5.
     pub groups_per_way: u32,
+    /// What inviters are rewarded for; None: nothing.
+    pub fission: Option<Fission>,
 }
 
 /// Whose State join ways carry.
@@ -88,65 +89,26 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT c.campaign_id, c.name, c.group_pool_id, c.public_code, c.hold_seconds, c.title, c.state, c.starts_at,
-                c.ends_at, c.ways, c.groups_per_way, c.version, c.created_at, c.updated_at, c.deleted_at
+                c.ends_at, c.ways, c.groups_per_way, c.rules, c.version, c.created_at, c.updated_at, c.deleted_at
              FROM campaigns AS c WHERE c.corp_id = $1 ",
             $rest
         )
     };
 }
 
-const FORWARD: &str = select!(
-    "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.campaign_id) < ($2, $3))
-     ORDER BY c.created_at DESC, c.campaign_id DESC LIMIT $4"
-);
-const BACKWARD: &str = select!(
-    "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.campaign_id) > ($2, $3))
-     ORDER BY c.created_at, c.campaign_id LIMIT $4"
-);
-
 impl Campaigns {
     pub async fn get(&self, corp: &CorpId, id: &CampaignId) -> Result<Option<Campaign>, Error> {
-        let mut work = self.db.single().await?;
-        let query = work
-            .query(select!("AND c.campaign_id = $2 AND c.deleted_at IS NULL"))
-            .bind(corp.as_str())
-            .bind(id.as_str().to_owned());
-        let row = work.fetch_optional(query).await?;
-        work.end().await?;
-        row.as_ref().map(read).transpose()
+        configured::get(&self.db, corp, id).await
     }
 
     /// All that are not deleted, by id.
     pub async fn all(&self, corp: &CorpId) -> Result<Vec<Campaign>, Error> {
-        let mut work = self.db.single().await?;
-        let query = work
-            .query(select!("AND c.deleted_at IS NULL ORDER BY c.campaign_id"))
-            .bind(corp.as_str());
-        let rows = work.fetch_all(query).await?;
-        work.end().await?;
-        rows.iter().map(read).collect()
+        configured::all(&self.db, corp).await
     }
 
     /// The latest first.
     pub async fn list(&self, corp: &CorpId, page: &PageRequest) -> Result<Page<Campaign>, Error> {
-        let window = Window::read(page, LIST)?;
-        let mut work = self.db.single().await?;
-        let query = work
-            .query_once(if window.is_backward() {
-                BACKWARD
-            } else {
-                FORWARD
-            })
-            .bind(corp.as_str())
-            .bind(window.time())
-            .bind(window.id().map(str::to_owned))
-            .bind(window.fetch());
-        let rows = work.fetch_all(query).await?;
-        work.end().await?;
-        let campaigns = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        Ok(window.page(LIST, campaigns, |campaign| {
-            (at(campaign.created_ms), campaign.id.as_str().to_owned())
-        }))
+        configured::list(&self.db, corp, page).await
     }
 
     pub async fn put(
@@ -169,6 +131,28 @@ impl Campaigns {
         trail: &Trail,
     ) -> Result<Deleted<Campaign, std::convert::Infallible>, Error> {
         configured::delete(&self.db, corp, id, precondition, trail).await
+    }
+}
+
+impl Listed for Campaign {
+    const LIST: &'static str = "campaigns";
+    const ONE: &'static str = select!("AND c.campaign_id = $2 AND c.deleted_at IS NULL");
+    const ALL: &'static str = select!("AND c.deleted_at IS NULL ORDER BY c.campaign_id");
+    const FORWARD: &'static str = select!(
+        "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.campaign_id) < ($2, $3))
+         ORDER BY c.created_at DESC, c.campaign_id DESC LIMIT $4"
+    );
+    const BACKWARD: &'static str = select!(
+        "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.campaign_id) > ($2, $3))
+         ORDER BY c.created_at, c.campaign_id LIMIT $4"
+    );
+
+    async fn read(_: &mut Work, _: &CorpId, rows: &[PgRow]) -> Result<Vec<Self>, Error> {
+        rows.iter().map(read).collect()
+    }
+
+    fn place(&self) -> (u64, &str) {
+        (self.created_ms, self.id.as_str())
     }
 }
 
@@ -195,6 +179,7 @@ impl Configured for Campaign {
             "ends_ms": content.ends_ms,
             "ways": content.ways.as_str(),
             "groups_per_way": content.groups_per_way,
+            "fission": content.fission,
         })
     }
 
@@ -251,10 +236,10 @@ impl Configured for Campaign {
             .query(
                 "INSERT INTO campaigns AS c
                     (corp_id, campaign_id, name, group_pool_id, public_code, hold_seconds, title, state, starts_at, ends_at,
-                     ways, groups_per_way, version, created_at, updated_at)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 1, $13, $13)
+                     ways, groups_per_way, rules, version, created_at, updated_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, 1, $13, $13)
                  ON CONFLICT (corp_id, campaign_id) DO UPDATE SET name = $3, group_pool_id = $4, hold_seconds = $6,
-                    title = $7, state = $8, starts_at = $9, ends_at = $10, ways = $11, groups_per_way = $12,
+                    title = $7, state = $8, starts_at = $9, ends_at = $10, ways = $11, groups_per_way = $12, rules = $15,
                     version = c.version + 1, updated_at = $13, deleted_at = NULL,
                     created_at = CASE WHEN c.deleted_at IS NULL THEN c.created_at ELSE $13 END
                  WHERE $14",
@@ -272,7 +257,8 @@ impl Configured for Campaign {
             .bind(new.ways.as_str())
             .bind(small(new.groups_per_way))
             .bind(at(now_ms))
-            .bind(found.is_some());
+            .bind(found.is_some())
+            .bind(clean_json(&Fission::kept(new.fission.as_ref())));
         Ok(work.execute(query).await? > 0)
     }
 
@@ -327,6 +313,7 @@ fn read(row: &PgRow) -> Result<Campaign, Error> {
             ends_ms: row.ms_option("ends_at")?,
             ways: row.parsed("ways")?,
             groups_per_way: row.small("groups_per_way")?,
+            fission: Fission::read(row)?,
         },
         version: row.number("version")?,
         created_ms: row.ms("created_at")?,

@@ -13,6 +13,10 @@ use crate::offers::OfferEnd;
 use crate::transfers::TransferKind;
 use crate::visits::VisitEnd;
 
+mod seats;
+
+pub use seats::{GroupCounted, NewSeat, PeopleChange, SeatChange, Wanted, Who};
+
 /// Log entries in order, without gaps. What the ledger has already is skipped, so a batch may be written again.
 #[derive(Debug, Clone, Default)]
 pub struct WriteBatch {
@@ -84,6 +88,8 @@ pub enum Change {
     Visit(NewVisit),
     VisitHeld(VisitHeld),
     VisitEnded(VisitEnded),
+    Seat(SeatChange),
+    People(PeopleChange),
     Delivery(DeliveryOutcome),
     Effect(NewEffect),
     Transfer(NewTransfer),
@@ -110,6 +116,42 @@ pub struct NewAllocation {
     pub echo: bool,
     /// What it is served by; None: its pool alone.
     pub plan: Option<Plan>,
+    /// Why the plan prefers each of those whom it prefers, in its order; empty: nobody knows.
+    pub preferred: Vec<Preference>,
+}
+
+/// Why a plan prefers a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Preference {
+    /// Whoever asked wanted him.
+    AskedFor,
+    /// He had the customer last.
+    EarlierOwner,
+    /// Nobody had the customer, who always comes to him.
+    Rendezvous,
+}
+
+impl Preference {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AskedFor => "asked_for",
+            Self::EarlierOwner => "earlier_owner",
+            Self::Rendezvous => "rendezvous",
+        }
+    }
+}
+
+impl std::str::FromStr for Preference {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "asked_for" => Ok(Self::AskedFor),
+            "earlier_owner" => Ok(Self::EarlierOwner),
+            "rendezvous" => Ok(Self::Rendezvous),
+            _ => Err("no reason to prefer a member"),
+        }
+    }
 }
 
 /// A visitor is held, or waits; his allocation is decided in the same entry.

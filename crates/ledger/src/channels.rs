@@ -8,9 +8,9 @@ use sqlx::postgres::PgRow;
 
 use crate::Error;
 use crate::audit::Trail;
-use crate::configured::{self, Configured, Found};
+use crate::configured::{self, Configured, Found, Listed};
 use crate::connection::{Db, Work};
-use crate::cursor::{Page, PageRequest, Window};
+use crate::cursor::{Page, PageRequest};
 use crate::log_write::column;
 use crate::members::{read_skills, skills_column};
 use crate::put::{Deleted, Precondition, Put};
@@ -18,11 +18,11 @@ use crate::row::Columns;
 use crate::text::{clean, clean_json, random};
 use crate::times::at;
 
+mod limits;
 mod visits;
 
+pub use limits::{ChannelLimits, CountedChannel};
 pub use visits::Visits;
-
-const LIST: &str = "channels";
 
 #[derive(Debug, Clone)]
 pub struct Channels {
@@ -43,6 +43,8 @@ pub struct Channel {
     pub card: bool,
     /// What a member must be able to do to get its customers; distinct.
     pub needs: Vec<Skill>,
+    /// How many who come through it are given a member.
+    pub limits: ChannelLimits,
     /// Its public page; None = it has none.
     pub visits: Option<Visits>,
     /// Of its public page, from the first time on that there was one.
@@ -61,6 +63,7 @@ pub struct NewChannel {
     pub welcome: Option<Value>,
     pub card: bool,
     pub needs: Vec<Skill>,
+    pub limits: ChannelLimits,
     pub visits: Option<Visits>,
 }
 
@@ -81,44 +84,21 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT c.channel_id, c.name, c.pool_id, c.welcome, c.card, c.version, c.created_at, c.updated_at,
-                c.deleted_at, c.public_code, c.slots_per_member, c.hold_seconds, c.title, c.needs FROM channels AS c WHERE c.corp_id = $1 ",
+                c.deleted_at, c.public_code, c.slots_per_member, c.hold_seconds, c.title, c.needs,
+                c.per_hour, c.per_day FROM channels AS c WHERE c.corp_id = $1 ",
             $rest
         )
     };
 }
 
-const FORWARD: &str = select!(
-    "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.channel_id) < ($2, $3))
-     ORDER BY c.created_at DESC, c.channel_id DESC LIMIT $4"
-);
-const BACKWARD: &str = select!(
-    "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.channel_id) > ($2, $3))
-     ORDER BY c.created_at, c.channel_id LIMIT $4"
-);
-
 impl Channels {
     pub async fn get(&self, corp: &CorpId, id: &ChannelId) -> Result<Option<Channel>, Error> {
-        let mut work = self.db.transaction().await?;
-        let query = work
-            .query(select!("AND c.channel_id = $2 AND c.deleted_at IS NULL"))
-            .bind(corp.as_str())
-            .bind(id.as_str().to_owned());
-        let rows = work.fetch_all(query).await?;
-        let channels = with_states(&mut work, corp, &rows).await?;
-        work.commit().await?;
-        Ok(channels.into_iter().next())
+        configured::get(&self.db, corp, id).await
     }
 
     /// All that are not deleted, by id.
     pub async fn all(&self, corp: &CorpId) -> Result<Vec<Channel>, Error> {
-        let mut work = self.db.transaction().await?;
-        let query = work
-            .query(select!("AND c.deleted_at IS NULL ORDER BY c.channel_id"))
-            .bind(corp.as_str());
-        let rows = work.fetch_all(query).await?;
-        let channels = with_states(&mut work, corp, &rows).await?;
-        work.commit().await?;
-        Ok(channels)
+        configured::all(&self.db, corp).await
     }
 
     /// Deleted ones that have contact ways at WeCom, with their pools: whoever saw one of them may still come by it.
@@ -142,24 +122,7 @@ impl Channels {
 
     /// The latest first.
     pub async fn list(&self, corp: &CorpId, page: &PageRequest) -> Result<Page<Channel>, Error> {
-        let window = Window::read(page, LIST)?;
-        let mut work = self.db.transaction().await?;
-        let query = work
-            .query_once(if window.is_backward() {
-                BACKWARD
-            } else {
-                FORWARD
-            })
-            .bind(corp.as_str())
-            .bind(window.time())
-            .bind(window.id().map(str::to_owned))
-            .bind(window.fetch());
-        let rows = work.fetch_all(query).await?;
-        let channels = with_states(&mut work, corp, &rows).await?;
-        work.commit().await?;
-        Ok(window.page(LIST, channels, |channel| {
-            (at(channel.created_ms), channel.id.as_str().to_owned())
-        }))
+        configured::list(&self.db, corp, page).await
     }
 
     pub async fn put(
@@ -185,6 +148,29 @@ impl Channels {
     }
 }
 
+impl Listed for Channel {
+    const LIST: &'static str = "channels";
+    const ONE: &'static str = select!("AND c.channel_id = $2 AND c.deleted_at IS NULL");
+    const ALL: &'static str = select!("AND c.deleted_at IS NULL ORDER BY c.channel_id");
+    const FORWARD: &'static str = select!(
+        "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.channel_id) < ($2, $3))
+         ORDER BY c.created_at DESC, c.channel_id DESC LIMIT $4"
+    );
+    const BACKWARD: &'static str = select!(
+        "AND c.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (c.created_at, c.channel_id) > ($2, $3))
+         ORDER BY c.created_at, c.channel_id LIMIT $4"
+    );
+    const IN_PARTS: bool = true;
+
+    async fn read(work: &mut Work, corp: &CorpId, rows: &[PgRow]) -> Result<Vec<Self>, Error> {
+        with_states(work, corp, rows).await
+    }
+
+    fn place(&self) -> (u64, &str) {
+        (self.created_ms, self.id.as_str())
+    }
+}
+
 impl Configured for Channel {
     type Id = ChannelId;
     type New = NewChannel;
@@ -204,6 +190,8 @@ impl Configured for Channel {
             "welcome": self.welcome,
             "card": self.card,
             "needs": self.needs,
+            "per_hour": self.limits.per_hour,
+            "per_day": self.limits.per_day,
             "visits": self.visits.as_ref().map(Visits::json),
         })
     }
@@ -215,6 +203,7 @@ impl Configured for Channel {
             && self.welcome == new.welcome
             && self.card == new.card
             && self.needs == new.needs
+            && self.limits == new.limits
             && self.visits == new.visits
     }
 
@@ -290,10 +279,12 @@ impl Configured for Channel {
             .query(
                 "INSERT INTO channels AS c
                     (corp_id, channel_id, name, pool_id, welcome, card, version, created_at, updated_at,
-                     slots_per_member, hold_seconds, title, public_code, needs)
-                 VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $9, $10, $11, $12, $13)
+                     slots_per_member, hold_seconds, title, public_code, needs,
+                     per_hour, per_day)
+                 VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, $9, $10, $11, $12, $13, $14, $15)
                  ON CONFLICT (corp_id, channel_id) DO UPDATE SET name = $3, pool_id = $4, welcome = $5, card = $6,
                     slots_per_member = $9, hold_seconds = $10, title = $11, needs = $13,
+                    per_hour = $14, per_day = $15,
                     public_code = coalesce(c.public_code, excluded.public_code),
                     version = c.version + 1, updated_at = $7, deleted_at = NULL,
                     created_at = CASE WHEN c.deleted_at IS NULL THEN c.created_at ELSE $7 END
@@ -311,7 +302,9 @@ impl Configured for Channel {
             .bind(new.visits.as_ref().map(Visits::hold))
             .bind(new.visits.as_ref().map(|visits| clean(&visits.title).into_owned()))
             .bind(new.visits.as_ref().map(|_| random(22)))
-            .bind(skills_column(&new.needs));
+            .bind(skills_column(&new.needs))
+            .bind(limits::number(new.limits.per_hour))
+            .bind(limits::number(new.limits.per_day));
         Ok(work.execute(query).await? > 0
             && save_states(work, corp, id, &new.states, now_ms).await?)
     }
@@ -425,6 +418,7 @@ fn read(row: &PgRow) -> Result<Channel, Error> {
         welcome: row.value("welcome")?,
         card: row.value("card")?,
         needs: read_skills(row, "needs")?,
+        limits: limits::read(row)?,
         visits: Visits::read(row)?,
         public_code: row.value("public_code")?,
         version: row.number("version")?,

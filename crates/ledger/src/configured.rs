@@ -1,6 +1,8 @@
 //! How configuration that can be deleted is written: locked, compared with the version that the caller saw and with what
 //! else is configured, written, and audited, in one transaction. What the kinds do not share they say by [`Configured`].
 
+mod listed;
+
 use std::fmt::Display;
 
 use allocation::CorpId;
@@ -11,6 +13,8 @@ use crate::audit::{Trail, write};
 use crate::connection::{Db, Work};
 use crate::error::retry;
 use crate::put::{Deleted, Precondition, Put};
+
+pub(crate) use listed::{Listed, all, get, list};
 
 /// A row of the kind, deleted or not: its version goes on when it comes back.
 #[derive(Debug)]

@@ -33,6 +33,8 @@ pub struct Corp {
     /// The generation that Redis may serve; lower than `generation` while somebody rebuilds.
     pub opened_generation: u64,
     pub log_seq: u64,
+    /// Somebody rebuilds it, or did and has not said that he ended.
+    pub rebuilding: bool,
 }
 
 /// Who rebuilds, and until when the others should believe it.
@@ -116,7 +118,7 @@ impl Corps {
     pub async fn get(&self, corp: &CorpId) -> Result<Option<Corp>, Error> {
         let mut work = self.db.single().await?;
         let query = work
-            .query("SELECT generation, opened_generation, log_seq FROM corps WHERE corp_id = $1")
+            .query("SELECT generation, opened_generation, log_seq, rebuild_until IS NOT NULL AS is_rebuilding FROM corps WHERE corp_id = $1")
             .bind(corp.as_str());
         let row = work.fetch_optional(query).await?;
         work.end().await?;
@@ -135,13 +137,13 @@ impl Corps {
     }
 
     /// Begins a rebuild: waits for the present writer, then raises the generation. Answers the row as it is now. None:
-    /// somebody else rebuilds, or has rebuilt since the generation was `seen`. Without `seen` it is taken over from
-    /// whoever is at it.
+    /// somebody else rebuilds, or has since the corp was `seen`, be it that he began then or ended. Without `seen` it is
+    /// taken over from whoever is at it.
     pub async fn begin_rebuild(
         &self,
         corp: &CorpId,
         lease: &RebuildLease<'_>,
-        seen: Option<u64>,
+        seen: Option<Corp>,
     ) -> Result<Option<Corp>, Error> {
         self.ensure(corp).await?;
         retry(|| async {
@@ -151,14 +153,15 @@ impl Corps {
                 .query(
                     "UPDATE corps SET generation = generation + 1, rebuilder = $2, rebuild_until = $4
                      WHERE corp_id = $1 AND ($5::bigint IS NULL OR generation = $5
-                        AND (rebuild_until IS NULL OR rebuild_until <= $3 OR rebuilder = $2))
-                     RETURNING generation, opened_generation, log_seq",
+                        AND (rebuild_until IS NULL AND NOT $6 OR rebuild_until <= $3 OR rebuilder = $2))
+                     RETURNING generation, opened_generation, log_seq, true AS is_rebuilding",
                 )
                 .bind(corp.as_str())
                 .bind(lease.who)
                 .bind(at(lease.now_ms))
                 .bind(at(lease.until_ms))
-                .bind(seen.map(signed));
+                .bind(seen.map(|seen| signed(seen.generation)))
+                .bind(seen.is_some_and(|seen| seen.rebuilding));
             let row = work.fetch_optional(query).await?;
             work.end().await?;
             row.as_ref().map(read_corp).transpose()
@@ -218,7 +221,8 @@ impl Corps {
         retry(|| async {
             let mut work = self.db.transaction().await?;
             let query = work
-                .query("SELECT generation, opened_generation, log_seq FROM corps WHERE corp_id = $1 FOR UPDATE")
+                .query("SELECT generation, opened_generation, log_seq, rebuild_until IS NOT NULL AS is_rebuilding FROM corps
+                     WHERE corp_id = $1 FOR UPDATE")
                 .bind(corp.as_str());
             let row = work.fetch_optional(query).await?;
             let found = row.as_ref().map(read_corp).transpose()?.unwrap_or_default();
@@ -347,5 +351,6 @@ fn read_corp(row: &PgRow) -> Result<Corp, Error> {
         generation: row.number("generation")?,
         opened_generation: row.number("opened_generation")?,
         log_seq: row.number("log_seq")?,
+        rebuilding: row.value("is_rebuilding")?,
     })
 }

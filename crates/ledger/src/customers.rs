@@ -172,7 +172,11 @@ impl Customers {
                         WHERE a.corp_id = $1 AND a.subject = $2
                         UNION
                         SELECT e.id FROM outbox AS e JOIN transfers AS t ON t.id = e.transfer_id
-                        WHERE t.corp_id = $1 AND t.subject = $2)
+                        WHERE t.corp_id = $1 AND t.subject = $2
+                        UNION
+                        SELECT e.id FROM campaigns AS c JOIN outbox AS e ON e.corp_id = c.corp_id AND e.kind = 'tag'
+                            AND e.effect_key = 'join_tag:' || c.campaign_id || ':' || $2
+                        WHERE c.corp_id = $1)
                         AND (e.payload <> '{}' OR e.outcome IS NOT NULL OR e.last_error IS NOT NULL
                             OR e.state = 'pending' OR e.state = 'running' AND e.sent_at IS NULL)
                     ORDER BY e.id FOR UPDATE) AS f
@@ -182,6 +186,11 @@ impl Customers {
             .bind(&subject)
             .bind(at(now_ms));
         let effects = work.execute(query).await?;
+        let query = work
+            .query("UPDATE inviters SET name = '' WHERE corp_id = $1 AND (subject = $2 OR person = $2) AND name <> ''")
+            .bind(corp.as_str())
+            .bind(&subject);
+        work.execute(query).await?;
         // Without his id nobody can ask WeCom what became of them. A start still counts against his moves.
         let query = work
             .query(

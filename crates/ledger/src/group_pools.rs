@@ -2,12 +2,13 @@
 
 use allocation::{CampaignId, ChatId, CorpId, FillStrategy, GroupPoolId};
 use serde_json::{Value, json};
+use sqlx::postgres::PgRow;
 
 use crate::Error;
 use crate::audit::Trail;
-use crate::configured::{self, Configured, Found};
+use crate::configured::{self, Configured, Found, Listed};
 use crate::connection::{Db, Work};
-use crate::cursor::{Page, PageRequest, Window};
+use crate::cursor::{Page, PageRequest};
 use crate::group_caps::GroupCaps;
 use crate::put::{Deleted, Precondition, Put};
 use crate::row::{Columns, small};
@@ -20,7 +21,6 @@ mod supply;
 use rows::{read, renew_groups};
 pub use supply::{Supply, SupplySource};
 
-const LIST: &str = "group_pools";
 /// Groups that are named where there may be many.
 const MOST_NAMED: i64 = 20;
 
@@ -81,58 +81,19 @@ macro_rules! select {
     };
 }
 
-const FORWARD: &str = select!(
-    "AND p.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (p.created_at, p.group_pool_id) < ($2, $3))
-     ORDER BY p.created_at DESC, p.group_pool_id DESC LIMIT $4"
-);
-const BACKWARD: &str = select!(
-    "AND p.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (p.created_at, p.group_pool_id) > ($2, $3))
-     ORDER BY p.created_at, p.group_pool_id LIMIT $4"
-);
-
 impl GroupPools {
     pub async fn get(&self, corp: &CorpId, id: &GroupPoolId) -> Result<Option<GroupPool>, Error> {
-        let mut work = self.db.single().await?;
-        let query = work
-            .query(select!("AND p.group_pool_id = $2 AND p.deleted_at IS NULL"))
-            .bind(corp.as_str())
-            .bind(id.as_str().to_owned());
-        let row = work.fetch_optional(query).await?;
-        work.end().await?;
-        row.as_ref().map(read).transpose()
+        configured::get(&self.db, corp, id).await
     }
 
     /// All that are not deleted, by id.
     pub async fn all(&self, corp: &CorpId) -> Result<Vec<GroupPool>, Error> {
-        let mut work = self.db.single().await?;
-        let query = work
-            .query(select!("AND p.deleted_at IS NULL ORDER BY p.group_pool_id"))
-            .bind(corp.as_str());
-        let rows = work.fetch_all(query).await?;
-        work.end().await?;
-        rows.iter().map(read).collect()
+        configured::all(&self.db, corp).await
     }
 
     /// The latest first.
     pub async fn list(&self, corp: &CorpId, page: &PageRequest) -> Result<Page<GroupPool>, Error> {
-        let window = Window::read(page, LIST)?;
-        let mut work = self.db.single().await?;
-        let query = work
-            .query_once(if window.is_backward() {
-                BACKWARD
-            } else {
-                FORWARD
-            })
-            .bind(corp.as_str())
-            .bind(window.time())
-            .bind(window.id().map(str::to_owned))
-            .bind(window.fetch());
-        let rows = work.fetch_all(query).await?;
-        work.end().await?;
-        let pools = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        Ok(window.page(LIST, pools, |pool| {
-            (at(pool.created_ms), pool.id.as_str().to_owned())
-        }))
+        configured::list(&self.db, corp, page).await
     }
 
     /// Of all group pools that ever were.
@@ -178,6 +139,28 @@ impl GroupPools {
         trail: &Trail,
     ) -> Result<Deleted<GroupPool, GroupPoolUsers>, Error> {
         configured::delete(&self.db, corp, id, precondition, trail).await
+    }
+}
+
+impl Listed for GroupPool {
+    const LIST: &'static str = "group_pools";
+    const ONE: &'static str = select!("AND p.group_pool_id = $2 AND p.deleted_at IS NULL");
+    const ALL: &'static str = select!("AND p.deleted_at IS NULL ORDER BY p.group_pool_id");
+    const FORWARD: &'static str = select!(
+        "AND p.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (p.created_at, p.group_pool_id) < ($2, $3))
+         ORDER BY p.created_at DESC, p.group_pool_id DESC LIMIT $4"
+    );
+    const BACKWARD: &'static str = select!(
+        "AND p.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (p.created_at, p.group_pool_id) > ($2, $3))
+         ORDER BY p.created_at, p.group_pool_id LIMIT $4"
+    );
+
+    async fn read(_: &mut Work, _: &CorpId, rows: &[PgRow]) -> Result<Vec<Self>, Error> {
+        rows.iter().map(read).collect()
+    }
+
+    fn place(&self) -> (u64, &str) {
+        (self.created_ms, self.id.as_str())
     }
 }
 

@@ -10,16 +10,23 @@ use crate::configured::{self, Configured, Found};
 use crate::connection::{Db, Work};
 use crate::cursor::{Page, PageRequest, Window};
 use crate::group_caps::{GroupCaps, OwnCaps};
+use crate::log_write::column;
 use crate::put::{Deleted, Precondition, Put};
 use crate::row::{Columns, small};
 use crate::times::at;
 
+mod due;
 mod reads;
 mod rows;
+mod versions;
+mod ways;
 mod words;
 
+pub use due::{Doubt, GroupCounts, GroupDoubt, GroupKnown};
 pub use reads::{GroupRead, Imported, NewImport};
-use rows::{n_groups, pool_caps, read, tags_column};
+pub(crate) use rows::{n_groups, pool_caps};
+use rows::{read, tags_column};
+pub use versions::GroupVersion;
 pub use words::{GroupSource, GroupState};
 
 const LIST: &str = "groups";
@@ -46,6 +53,8 @@ pub struct Group {
     pub said: Option<GroupSaid>,
     /// Why it could not be read the last time.
     pub problem: Option<GroupProblem>,
+    /// Since when a code of a campaign has led into it; None: none ever did, and nobody is shown it.
+    pub way_ms: Option<u64>,
     pub version: u64,
     pub created_ms: u64,
     pub updated_ms: u64,
@@ -95,15 +104,6 @@ pub enum GroupRefused {
     Dismissed,
 }
 
-/// What Redis is compared with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupVersion {
-    pub id: ChatId,
-    pub version: u64,
-    /// It is to be filled: in a pool, and neither deleted nor dismissed.
-    pub in_pool: bool,
-}
-
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupFilter {
     pub pool: Option<GroupPoolId>,
@@ -114,7 +114,8 @@ macro_rules! select {
     ($rest:literal) => {
         concat!(
             "SELECT g.chat_id, g.group_pool_id, g.rank, g.scan_cap, g.hard_cap, g.buffer, g.tags, g.state, g.source, g.name,
-                g.owner, g.member_count, g.member_version, g.read_at, g.last_errcode, g.last_error, g.version,
+                g.owner, g.member_count, g.member_version, g.read_at, g.last_errcode, g.last_error, g.way_at,
+                g.version,
                 g.created_at, g.updated_at, g.deleted_at,
                 p.scan_cap AS pool_scan_cap, p.hard_cap AS pool_hard_cap, p.buffer AS pool_buffer
              FROM groups AS g
@@ -158,6 +159,20 @@ impl Groups {
         row.as_ref().map(read).transpose()
     }
 
+    /// Those of these that are not deleted.
+    pub async fn get_many(&self, corp: &CorpId, ids: &[ChatId]) -> Result<Vec<Group>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(select!(
+                "AND g.chat_id = ANY($2) AND g.deleted_at IS NULL ORDER BY g.chat_id"
+            ))
+            .bind(corp.as_str())
+            .bind(column(ids, |id| id.as_str().to_owned()));
+        let rows = work.fetch_all(query).await?;
+        work.end().await?;
+        rows.iter().map(read).collect()
+    }
+
     /// Those of a pool that are not deleted, in its order.
     pub async fn of_pool(&self, corp: &CorpId, pool: &GroupPoolId) -> Result<Vec<Group>, Error> {
         let mut work = self.db.single().await?;
@@ -199,29 +214,6 @@ impl Groups {
         Ok(window.page(LIST, groups, |group| {
             (at(group.created_ms), group.id.as_str().to_owned())
         }))
-    }
-
-    /// Of all groups that ever were.
-    pub async fn versions(&self, corp: &CorpId) -> Result<Vec<GroupVersion>, Error> {
-        let mut work = self.db.single().await?;
-        let query = work
-            .query(
-                "SELECT chat_id, version, group_pool_id IS NOT NULL AND deleted_at IS NULL AND state <> 'dismissed'
-                    AS in_pool
-                 FROM groups WHERE corp_id = $1 ORDER BY chat_id",
-            )
-            .bind(corp.as_str());
-        let rows = work.fetch_all(query).await?;
-        work.end().await?;
-        rows.iter()
-            .map(|row| {
-                Ok(GroupVersion {
-                    id: row.parsed("chat_id")?,
-                    version: row.number("version")?,
-                    in_pool: row.value("in_pool")?,
-                })
-            })
-            .collect()
     }
 
     pub async fn put(
@@ -342,6 +334,7 @@ impl Configured for Group {
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $11)
                  ON CONFLICT (corp_id, chat_id) DO UPDATE SET group_pool_id = $3, rank = $4, scan_cap = $5, hard_cap = $6,
                     buffer = $7, tags = $8, state = $9, version = g.version + 1, updated_at = $11, deleted_at = NULL,
+                    way_at = CASE WHEN g.group_pool_id IS NOT DISTINCT FROM $3 THEN g.way_at END,
                     source = CASE WHEN g.deleted_at IS NULL THEN g.source ELSE $10 END,
                     created_at = CASE WHEN g.deleted_at IS NULL THEN g.created_at ELSE $11 END
                  WHERE $12",
@@ -372,7 +365,8 @@ impl Configured for Group {
     async fn remove(work: &mut Work, corp: &CorpId, id: &ChatId, now_ms: u64) -> Result<(), Error> {
         let query = work
             .query(
-                "UPDATE groups SET deleted_at = $3, updated_at = $3, version = version + 1, group_pool_id = NULL
+                "UPDATE groups SET deleted_at = $3, updated_at = $3, version = version + 1, group_pool_id = NULL,
+                    way_at = NULL
                  WHERE corp_id = $1 AND chat_id = $2",
             )
             .bind(corp.as_str())

@@ -25,11 +25,13 @@ mod cursor;
 mod customers;
 mod deliveries;
 mod error;
+mod fission;
 mod group_caps;
 mod group_pools;
 mod groups;
 mod hours;
 mod idempotency;
+mod join_ways;
 mod log_write;
 mod members;
 mod migrate;
@@ -42,6 +44,8 @@ mod pools;
 mod put;
 mod row;
 mod schedules;
+mod seats;
+mod supply;
 mod text;
 mod times;
 mod transfers;
@@ -57,10 +61,13 @@ pub use budget_blocks::{BudgetBlock, BudgetBlocks};
 pub use calendars::{Calendar, Calendars, NewCalendar};
 pub use campaigns::{Campaign, Campaigns, NewCampaign, NoGroupPool, WaysOf};
 pub use change::{
-    Change, Customer, DeliveryOutcome, Entry, NewAllocation, NewEffect, NewOffer, NewTransfer,
-    NewVisit, OfferEnded, SettledAs, VisitEnded, VisitHeld, WriteBatch,
+    Change, Customer, DeliveryOutcome, Entry, GroupCounted, NewAllocation, NewEffect, NewOffer,
+    NewSeat, NewTransfer, NewVisit, OfferEnded, PeopleChange, Preference, SeatChange, SettledAs,
+    VisitEnded, VisitHeld, Wanted, Who, WriteBatch,
 };
-pub use channels::{Channel, ChannelRefused, Channels, NewChannel, Visits};
+pub use channels::{
+    Channel, ChannelLimits, ChannelRefused, Channels, CountedChannel, NewChannel, Visits,
+};
 pub use connection::Config;
 pub use console::{EndpointCount, Replayable};
 pub use contact_ways::{
@@ -74,17 +81,28 @@ pub use cursor::{Page, PageRequest};
 pub use customers::{Customers, Forgotten, KnownCustomer};
 pub use deliveries::{Deliveries, Delivery, DeliveryFilter, NewDelivery, OldDay};
 pub use error::Error;
+pub use fission::{
+    DueEdge, EVENT, Edge, EdgeFilter, EdgeState, EventsAfter, Fission, GOAL_MESSAGE, Goal,
+    INVITER_STATE, Inviter, InviterKind, InviterPage, InviterSaid, Inviters, Looked, NewInviter,
+    NewTo, OutgoingEvent, Reached, TAG, inviter_via,
+};
 pub use group_caps::{GroupCaps, OwnCaps};
 pub use group_pools::{
     GroupPool, GroupPoolUsers, GroupPoolVersion, GroupPools, NewGroupPool, Supply, SupplySource,
 };
 pub use groups::{
-    Group, GroupFilter, GroupProblem, GroupRead, GroupRefused, GroupSaid, GroupSource, GroupState,
-    GroupVersion, Groups, Imported, NewGroup, NewImport,
+    Doubt, Group, GroupCounts, GroupDoubt, GroupFilter, GroupKnown, GroupProblem, GroupRead,
+    GroupRefused, GroupSaid, GroupSource, GroupState, GroupVersion, Groups, Imported, NewGroup,
+    NewImport,
 };
 pub use hours::{AddLeave, Hours, Leave, MemberHours, NewLeave, PresenceMode, Said, SaidWhat};
 pub use idempotency::{Begun, Idempotency, IdempotencyKey, KeptAnswer};
-pub use log_write::{Conflict, LogWrite, Written};
+pub use join_ways::{
+    AskedJoinWay, CAMPAIGN_STATE, CampaignWays, ChangedJoinWay, InviterWayLimits, InviterWish,
+    JoinWays, JoinWaysDue, JoinWaysSince, ListedJoinWay, LostJoinWays, PlannedJoinWays, Rooms,
+    UnpicturedJoinWay, campaign_via,
+};
+pub use log_write::{Conflict, EdgesWritten, LogWrite, Written};
 pub use members::{Member, MemberFilter, Members, NewMember, NoSchedule};
 pub use migrate::{MIGRATIONS, Migration, MigrationStatus};
 pub use offers::{Offer, OfferEnd, OfferFilter, Offers};
@@ -100,6 +118,15 @@ pub use pools::{
 };
 pub use put::{Deleted, Precondition, Put};
 pub use schedules::{NewSchedule, Schedule, Schedules};
+pub use seats::{
+    CameAs, GroupCount, GroupEvent, GroupEventKind, GroupPerson, Seat, SeatEnd, SeatFilter,
+    SeatStage, SeatTable, StandingSeats,
+};
+pub use supply::{
+    ASKED_BY_SUPPLY, ASKED_PART_MS, ASKED_PARTS, Adopted, Armed, ArmedWay, Completed, FoundGroup,
+    MOST_OPENERS, NewSupplyTask, Opened, SPARE_OPENERS, SuppliedPool, SupplyStep, SupplyTask,
+    SupplyTaskFilter, SupplyTaskState, SupplyTasks, SupplyWhy,
+};
 pub use transfers::{
     Found, Planned, Resolved, Transfer, TransferFilter, TransferKind, TransferState, TransferStep,
     Transfers, window_start,
@@ -162,6 +189,20 @@ impl Ledger {
         }
     }
 
+    /// Inviters of campaigns, and whom they brought.
+    pub fn inviters(&self) -> Inviters {
+        Inviters {
+            db: self.db.clone(),
+        }
+    }
+
+    /// Join ways of campaigns.
+    pub fn join_ways(&self) -> JoinWays {
+        JoinWays {
+            db: self.db.clone(),
+        }
+    }
+
     pub fn offers(&self) -> Offers {
         Offers {
             db: self.db.clone(),
@@ -170,6 +211,13 @@ impl Ledger {
 
     pub fn outbox(&self) -> Outbox {
         Outbox {
+            db: self.db.clone(),
+        }
+    }
+
+    /// Seats of customer groups, and who is in these.
+    pub fn seats(&self) -> SeatTable {
+        SeatTable {
             db: self.db.clone(),
         }
     }

@@ -2,9 +2,12 @@
 
 mod allocations;
 mod customers;
+mod edges;
 mod fold;
 mod offers;
+mod people;
 mod rows;
+mod seats;
 mod visits;
 
 use allocation::{AllocationId, CorpId};
@@ -15,6 +18,7 @@ use crate::connection::Work;
 use crate::corps::{LogRow, read_log_row};
 use crate::row::{Columns, signed};
 use crate::{Error, Ledger};
+pub use edges::EdgesWritten;
 use fold::Folded;
 pub(crate) use rows::{Meeting, column};
 
@@ -46,6 +50,8 @@ pub struct Written {
     pub echoes: Vec<AllocationId>,
     /// Transfers that were not planned, because the same one is under way already; their effects neither.
     pub transfers_under_way: Vec<Uuid>,
+    /// Whom inviters brought, and what that came to.
+    pub edges: EdgesWritten,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,6 +197,21 @@ impl LogWrite {
             Err(Error::Unavailable(source)) => Err(Error::CommitUnknown(source)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Brings rows to what Redis has, without an entry of the log: for what is found to differ. As much as the log's own
+    /// changes do it may be done again.
+    pub async fn mend(mut self, at_ms: u64, changes: Vec<crate::Change>) -> Result<(), Error> {
+        let entry = crate::Entry {
+            seq: self.log_seq,
+            at_ms,
+            changes,
+            ..crate::Entry::default()
+        };
+        let mut folded = Folded::of(std::slice::from_ref(&entry));
+        folded.edges.is_mend = true;
+        self.changes(&folded).await?;
+        self.work.commit().await
     }
 
     /// As if nothing stood in the way; if something does, once more with a look for it.

@@ -51,6 +51,16 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(16, "0016_passed_over"),
     migration!(17, "0017_display_names"),
     migration!(18, "0018_fission"),
+    migration!(19, "0019_channel_limits"),
+    migration!(20, "0020_preferred"),
+    migration!(21, "0021_seats"),
+    migration!(22, "0022_group_reads"),
+    migration!(23, "0023_join_ways"),
+    migration!(24, "0024_supply"),
+    migration!(25, "0025_inviters"),
+    migration!(26, "0026_doubted_people"),
+    migration!(27, "0027_auto_rooms"),
+    migration!(28, "0028_inviter_ways"),
 ];
 
 /// How the database and this program fit.

@@ -8,16 +8,14 @@ use sqlx::postgres::PgRow;
 
 use crate::Error;
 use crate::audit::Trail;
-use crate::configured::{self, Configured, Found};
+use crate::configured::{self, Configured, Found, Listed};
 use crate::connection::{Db, Work};
-use crate::cursor::{Page, PageRequest, Window};
+use crate::cursor::{Page, PageRequest};
 use crate::log_write::column;
 use crate::put::{Deleted, Precondition, Put};
 use crate::row::Columns;
 use crate::text::{clean, clean_json};
 use crate::times::at;
-
-const LIST: &str = "schedules";
 
 #[derive(Debug, Clone)]
 pub struct Schedules {
@@ -59,60 +57,19 @@ macro_rules! select {
     };
 }
 
-const FORWARD: &str = select!(
-    "AND s.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (s.created_at, s.schedule_id) < ($2, $3))
-     ORDER BY s.created_at DESC, s.schedule_id DESC LIMIT $4"
-);
-const BACKWARD: &str = select!(
-    "AND s.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (s.created_at, s.schedule_id) > ($2, $3))
-     ORDER BY s.created_at, s.schedule_id LIMIT $4"
-);
-
 impl Schedules {
     pub async fn get(&self, corp: &CorpId, id: &ScheduleId) -> Result<Option<Schedule>, Error> {
-        let mut work = self.db.transaction().await?;
-        let query = work
-            .query(select!("AND s.schedule_id = $2 AND s.deleted_at IS NULL"))
-            .bind(corp.as_str())
-            .bind(id.as_str().to_owned());
-        let rows = work.fetch_all(query).await?;
-        let schedules = with_calendars(&mut work, corp, &rows).await?;
-        work.commit().await?;
-        Ok(schedules.into_iter().next())
+        configured::get(&self.db, corp, id).await
     }
 
     /// All that are not deleted, by id.
     pub async fn all(&self, corp: &CorpId) -> Result<Vec<Schedule>, Error> {
-        let mut work = self.db.transaction().await?;
-        let query = work
-            .query(select!("AND s.deleted_at IS NULL ORDER BY s.schedule_id"))
-            .bind(corp.as_str());
-        let rows = work.fetch_all(query).await?;
-        let schedules = with_calendars(&mut work, corp, &rows).await?;
-        work.commit().await?;
-        Ok(schedules)
+        configured::all(&self.db, corp).await
     }
 
     /// The latest first.
     pub async fn list(&self, corp: &CorpId, page: &PageRequest) -> Result<Page<Schedule>, Error> {
-        let window = Window::read(page, LIST)?;
-        let mut work = self.db.transaction().await?;
-        let query = work
-            .query_once(if window.is_backward() {
-                BACKWARD
-            } else {
-                FORWARD
-            })
-            .bind(corp.as_str())
-            .bind(window.time())
-            .bind(window.id().map(str::to_owned))
-            .bind(window.fetch());
-        let rows = work.fetch_all(query).await?;
-        let schedules = with_calendars(&mut work, corp, &rows).await?;
-        work.commit().await?;
-        Ok(window.page(LIST, schedules, |schedule| {
-            (at(schedule.created_ms), schedule.id.as_str().to_owned())
-        }))
+        configured::list(&self.db, corp, page).await
     }
 
     /// Refused: the calendars that are not there.
@@ -136,6 +93,29 @@ impl Schedules {
         trail: &Trail,
     ) -> Result<Deleted<Schedule, Vec<MemberId>>, Error> {
         configured::delete(&self.db, corp, id, precondition, trail).await
+    }
+}
+
+impl Listed for Schedule {
+    const LIST: &'static str = "schedules";
+    const ONE: &'static str = select!("AND s.schedule_id = $2 AND s.deleted_at IS NULL");
+    const ALL: &'static str = select!("AND s.deleted_at IS NULL ORDER BY s.schedule_id");
+    const FORWARD: &'static str = select!(
+        "AND s.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (s.created_at, s.schedule_id) < ($2, $3))
+         ORDER BY s.created_at DESC, s.schedule_id DESC LIMIT $4"
+    );
+    const BACKWARD: &'static str = select!(
+        "AND s.deleted_at IS NULL AND ($2::timestamptz IS NULL OR (s.created_at, s.schedule_id) > ($2, $3))
+         ORDER BY s.created_at, s.schedule_id LIMIT $4"
+    );
+    const IN_PARTS: bool = true;
+
+    async fn read(work: &mut Work, corp: &CorpId, rows: &[PgRow]) -> Result<Vec<Self>, Error> {
+        with_calendars(work, corp, rows).await
+    }
+
+    fn place(&self) -> (u64, &str) {
+        (self.created_ms, self.id.as_str())
     }
 }
 

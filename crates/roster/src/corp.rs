@@ -4,7 +4,8 @@ use allocation::{
     Adjusted, Adjustment, Advanced, Answer, Closed, Closing, Confirmation, Confirmed, CorpId,
     Decision, Expired, MAX_BATCH, MAX_EXCLUDED, MAX_SKILLS, MemberChange, Op, Outcome, PoolChange,
     PoolConfig, PoolId, PresenceChange, Reassigned, Reassignment, Reclaimed, Request, Responded,
-    Response, SetMember, SetSkills, SetSlots, Settled, Settlement, SlotsChange, Visit, Visited,
+    Response, SetChannel, SetMember, SetSkills, SetSlots, Settled, Settlement, SlotsChange, Visit,
+    Visited,
 };
 
 use crate::call::{self, Applied};
@@ -146,6 +147,20 @@ impl<C: Connection> CorpRoster<C> {
         let ops = chunks(changes, Op::Presence);
         let applied = self.apply_all(ops, payload, now_ms).await?;
         merge(applied, only_ok)
+    }
+
+    /// Sets how many of those who come through a channel are given a member in an hour and on a day.
+    pub async fn set_channel(
+        &self,
+        change: SetChannel,
+        payload: &str,
+        now_ms: Option<u64>,
+    ) -> Result<Applied<MemberChange>, Error> {
+        let applied = self.apply(&Op::SetChannel(change), payload, now_ms).await?;
+        pick(applied, |answer| match answer {
+            Answer::Member(change) => Some(change),
+            _ => None,
+        })
     }
 
     /// Sets a member's cap and block.

@@ -13,6 +13,8 @@
 //! | `class:<l>:<p>` | zset | eligible members of one weight (`a` the largest), score = picks |
 //! | `least:<p>` | zset | eligible members, score = load / weight |
 //! | `waiting:<p>` | zset | waiting subjects, score = turn |
+//! | `gate:<c>`, `gates` | packed, zset | what a channel with limits gave; channels that gave what they may → until when |
+//! | `gated:<c>` | zset | queues of those who came through such a channel |
 //! | `open:<subject>` | text | open and waiting allocations of a subject |
 //! | `request:<id>` | text | a remembered answer, 24 h |
 //! | `gpool:<p>`, `groups:<p>` | text, zset | a group pool, its groups |

@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use allocation::model::{AllocationView, Corp, MemberView};
+use allocation::model::{AllocationView, Corp, Given, MemberView};
 use allocation::{
-    Answer, Decision, Dump, MemberId, Op, Outcome, PoolId, Request, RequestId, Skill, SubjectKey,
-    Value,
+    Answer, ChannelId, Decision, Dump, MemberId, Op, Outcome, PoolId, Request, RequestId, Skill,
+    SubjectKey, Value,
 };
 
 use crate::connection::Connection;
@@ -98,9 +98,14 @@ impl<C: Connection> CorpRoster<C> {
         self.first_of("offers").await
     }
 
-    /// When the first window ends that keeps a member out of pools; one that is over stands there until the next operation.
+    /// When the first window ends that keeps a member out of pools, or holds back those who come through a channel; one
+    /// that is over stands there until the next operation.
     pub async fn first_alarm(&self) -> Result<Option<u64>, Error> {
-        self.first_of("alarms").await
+        let (members, channels) = (
+            self.first_of("alarms").await?,
+            self.first_of("gates").await?,
+        );
+        Ok(members.into_iter().chain(channels).min())
     }
 
     /// When the first plan of those who wait goes on.
@@ -133,6 +138,13 @@ impl<C: Connection> CorpRoster<C> {
         let corp = Corp::from_dump(&self.part(names).await?)?;
         let skills = ids.iter().map(|id| corp.skills(id).cloned().collect());
         Ok(skills.collect())
+    }
+
+    /// What each of these channels gave, in their order; None: it has no limits.
+    pub async fn channels(&self, ids: &[ChannelId]) -> Result<Vec<Option<Given>>, Error> {
+        let names = ids.iter().map(|id| format!("gate:{id}")).collect();
+        let corp = Corp::from_dump(&self.part(names).await?)?;
+        Ok(ids.iter().map(|id| corp.channel(id)).collect())
     }
 
     /// When each of these pools may hand out the next of those who wait, in their order; None: it hands out as many as it can.
@@ -188,7 +200,7 @@ impl<C: Connection> CorpRoster<C> {
         Ok(Dump { keys })
     }
 
-    async fn texts(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+    pub(crate) async fn texts(&self, names: &[String]) -> Result<Vec<Option<Vec<u8>>>, Error> {
         let mut values = Vec::with_capacity(names.len());
         let mut connection = self.connection.clone();
         for names in names.chunks(MOST_PER_CALL) {
@@ -211,7 +223,7 @@ pub(crate) fn unreadable(what: &'static str, problem: &str) -> Error {
 }
 
 /// `version`, then the content unless the pool was removed.
-fn pool_version(config: &[u8]) -> Result<PoolVersion, Error> {
+pub(crate) fn pool_version(config: &[u8]) -> Result<PoolVersion, Error> {
     let config = String::from_utf8_lossy(config);
     let (version, removed) = match config.split_once(FIELD) {
         Some((version, _)) => (version, false),

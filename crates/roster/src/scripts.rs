@@ -15,7 +15,7 @@ macro_rules! lua {
 }
 
 /// What a line `-- include <file>` stands for; an included file may include a later one.
-const INCLUDES: [(&str, &str); 13] = [
+const INCLUDES: [(&str, &str); 15] = [
     ("-- include roster_state.lua\n", lua!("roster_state.lua")),
     ("-- include roster_limits.lua\n", lua!("roster_limits.lua")),
     ("-- include roster_offers.lua\n", lua!("roster_offers.lua")),
@@ -27,6 +27,7 @@ const INCLUDES: [(&str, &str); 13] = [
         "-- include roster_move_on.lua\n",
         lua!("roster_move_on.lua"),
     ),
+    ("-- include roster_gates.lua\n", lua!("roster_gates.lua")),
     ("-- include roster_route.lua\n", lua!("roster_route.lua")),
     (
         "-- include roster_waiting.lua\n",
@@ -38,6 +39,10 @@ const INCLUDES: [(&str, &str); 13] = [
     ("-- include roster_choose.lua\n", lua!("roster_choose.lua")),
     ("-- include seats_state.lua\n", lua!("seats_state.lua")),
     ("-- include seats_waiting.lua\n", lua!("seats_waiting.lua")),
+    (
+        "-- include corp_operation.lua\n",
+        lua!("corp_operation.lua"),
+    ),
 ];
 
 /// A file as it is sent.
@@ -123,6 +128,7 @@ scripts!(
     reassign,
     presence,
     set_member,
+    set_channel,
     set_pool,
     remove_pool,
     wake,
@@ -164,6 +170,7 @@ impl Scripts {
             Op::Reassign(_) => &self.reassign,
             Op::Presence(_) => &self.presence,
             Op::SetMember(_) => &self.set_member,
+            Op::SetChannel(_) => &self.set_channel,
             Op::SetPool(_) => &self.set_pool,
             Op::RemovePool { .. } => &self.remove_pool,
             Op::Wake { .. } => &self.wake,

@@ -235,6 +235,19 @@ impl<C: Connection> CorpRoster<C> {
         Ok(seats.filter(is_due).collect())
     }
 
+    /// Whose seats are held in a group, in the order in which they began.
+    pub async fn held_in(&self, chat: &ChatId) -> Result<Vec<SeatName>, Error> {
+        let mut connection = self.connection.clone();
+        let held: Vec<String> = redis::cmd("ZRANGE")
+            .arg(self.keys.key(&format!("gheld:{chat}")))
+            .arg(0)
+            .arg(-1)
+            .query_async(&mut connection)
+            .await?;
+        let names = held.iter().map(|name| name.parse());
+        Ok(names.collect::<Result<_, _>>()?)
+    }
+
     /// When the first held seat ends, or ended.
     pub async fn first_seat_end(&self) -> Result<Option<u64>, Error> {
         self.first_of("gends").await
@@ -263,6 +276,16 @@ impl<C: Connection> CorpRoster<C> {
                 .insert(format!("people:{chat}"), Value::Hash(people));
         }
         Ok(Corp::from_dump(&dump)?.groups().next())
+    }
+
+    /// Nobody can scan his way into this group any more: others came past us, or it is not filled. Read without its people.
+    pub async fn is_full(&self, chat: &ChatId) -> Result<bool, Error> {
+        let key = format!("group:{chat}");
+        let part = self.part(vec![key.clone()]).await?;
+        let Some(Value::Bytes(text)) = part.keys.get(&key) else {
+            return Ok(true);
+        };
+        is_full(&String::from_utf8_lossy(text))
     }
 
     /// All groups of a pool, whatever room they have.
@@ -331,6 +354,19 @@ fn pool_change(result: SeatResult) -> Option<GroupPoolChange> {
         SeatResult::Pool(change) => Some(change),
         _ => None,
     }
+}
+
+/// Version, pool, rank, scan cap, buffer, tags, open, version at WeCom, people, …; only the version when it was removed.
+fn is_full(group: &str) -> Result<bool, Error> {
+    let mut fields = group.split('\u{1f}').skip(3);
+    let (Some(scan_cap), people) = (fields.next(), fields.nth(4)) else {
+        return Ok(true);
+    };
+    let number = |field: Option<&str>| {
+        let number = field.and_then(|field| field.parse::<u32>().ok());
+        number.ok_or_else(|| unreadable("group", "its people and its cap are no numbers"))
+    };
+    Ok(number(people)? >= number(Some(scan_cap))?)
 }
 
 /// Version, strategy, free, waiting; only the version when the pool was removed.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use allocation::CorpId;
 use build::{Programs, build, command};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+pub(crate) use sabotage::change_one;
 use serde_json::{Value, json};
 
 use crate::process::{GRACE, Process, Spec, signal};

@@ -9,8 +9,9 @@ use super::*;
 use crate::Strategy as Choosing;
 use crate::histories::*;
 use crate::{
-    Answer, Confirmed, Decision, Limits, Op, Plan, Reason, Reassigned, Reassignment, Request,
-    Responded, SetMember, Settled, Settlement, SettlementOutcome, Step, Visited,
+    Answer, Confirmed, Decision, GivenBefore, Limits, Op, Plan, Reason, Reassigned, Reassignment,
+    Request, Responded, SetChannel, SetMember, Settled, Settlement, SettlementOutcome, Step,
+    Visited,
 };
 
 const FAIR: Choosing = Choosing::WeightedRoundRobin;
@@ -196,6 +197,45 @@ fn without_credit_the_one_with_most_of_it_is_chosen() {
     assert_eq!(credits, [-1.666667, -0.666667, 2.333333]);
 }
 
+/// Members are free, and somebody came another way before.
+#[test]
+fn who_comes_through_a_full_channel_waits_for_it() {
+    let mut history = History::of(FAIR, &[1000, 1000]);
+    history.apply(Op::SetChannel(SetChannel {
+        channel: channel(),
+        per_hour: Some(1),
+        per_day: None,
+        day_end_ms: None,
+        given: GivenBefore::default(),
+    }));
+    let step = Step {
+        after_ms: 0,
+        pool: pool(0),
+        needs: Vec::new(),
+    };
+    let plan = Plan::new(Vec::new(), vec![step], None).unwrap();
+    let plan = plan.limited_by(channel());
+    for (i, is_given) in [(1, true), (2, false), (3, false)] {
+        let plan = Some(plan.clone());
+        let request = Request {
+            plan,
+            ..request(i, &pool(0))
+        };
+        history.apply(Op::Decide(vec![request]));
+        let found = only(&history, allocation(i));
+        let until_ms = history
+            .corp
+            .channel_is_full_until_ms(&channel(), history.now_ms);
+        let waits = (!is_given).then_some(Waits {
+            why: WaitsFor::ChannelLimit,
+            behind: i.saturating_sub(2),
+            until_ms,
+        });
+        assert_eq!(found.waits, waits);
+        assert_eq!(filters(&found), [None, None]);
+    }
+}
+
 #[test]
 fn who_waits_is_behind_others_and_is_woken() {
     let mut history = History::of(FAIR, &[1000, 1000]);
@@ -207,7 +247,14 @@ fn who_waits_is_behind_others_and_is_woken() {
             0 => WaitsFor::NobodyFree,
             _ => WaitsFor::BehindOthers,
         };
-        assert_eq!(found.waits, Some(Waits { why, behind }));
+        assert_eq!(
+            found.waits,
+            Some(Waits {
+                why,
+                behind,
+                until_ms: None
+            })
+        );
         assert_eq!((found.chosen, found.rules), (None, vec![]));
     }
     history.apply(presence([1], history.now_ms * 2));
@@ -345,6 +392,51 @@ fn offers_that_come_to_nothing_move_on() {
     assert_eq!(found.rules, [Rule::OfferOver, Rule::TriesUsedUp]);
 }
 
+/// The pool lets nobody wait longer; by then one of two skills was done without.
+#[test]
+fn who_waited_too_long_is_left_to_a_person() {
+    let mut history = History::of(FAIR, &[1000, 1000]);
+    let skill = |name: &str| crate::Skill::new(name).unwrap();
+    history.apply(Op::SetSkills(crate::SetSkills {
+        member: member(1),
+        skills: [skill("en")].into(),
+    }));
+    history.apply(presence([0], 0));
+    let step = |after_ms, needs: &[&str]| Step {
+        after_ms,
+        pool: pool(0),
+        needs: needs.iter().map(|name| skill(name)).collect(),
+    };
+    let steps = vec![step(0, &["en", "vip"]), step(10_000, &["vip"])];
+    let mut asked = request(50, &pool(0));
+    asked.plan = Some(Plan::new(Vec::new(), steps, Some(60_000)).unwrap());
+    history.apply(Op::Decide(vec![asked.clone()]));
+    let began_ms = history.now_ms;
+    history.now_ms += 10_000;
+    history.apply(Op::Advance { limit: 5 });
+    assert_eq!(last(&history, asked.allocation), []);
+    history.now_ms = began_ms + 60_500;
+    history.apply(Op::Advance { limit: 5 });
+    let found = only(&history, asked.allocation);
+    assert_eq!((found.what, found.op), (What::LeftToPerson, "advance.1"));
+    assert_eq!(found.at_ms, began_ms + 60_500);
+    assert_eq!(found.rules, [Rule::WaitedTooLong]);
+    assert_eq!((found.chosen.clone(), found.waits), (None, None));
+    let waited = Waited {
+        since_ms: began_ms,
+        waited_ms: 60_500,
+        person_after_ms: 60_000,
+    };
+    assert_eq!(found.waited, Some(waited));
+    assert_eq!(found.needs, [skill("vip")]);
+    let kept_out = [Some(Filter::Away), Some(Filter::Skills)];
+    assert_eq!(filters(&found), kept_out);
+    check_numbers(&found);
+    check_words(&found);
+    let bytes = |found: &Explanation| serde_json::to_string(found).unwrap();
+    assert_eq!(bytes(&found), bytes(&only(&history, asked.allocation)));
+}
+
 /// Before as many were asked as the pool has asked, nobody else was there.
 #[test]
 fn an_offer_that_nobody_else_can_have_is_left_to_a_person() {
@@ -464,6 +556,12 @@ fn recorded(entry: &LogEntry) -> BTreeMap<AllocationId, Vec<Option<MemberId>>> {
                     | Confirmed::Direct { allocation } => put(*allocation, Some(&asked.member)),
                     _ => {}
                 }
+            }
+        }
+        (_, Answer::Advanced(advanced)) => {
+            let to_person = |one: &&crate::Advanced| one.to == crate::AdvancedTo::Person;
+            for one in advanced.iter().filter(to_person) {
+                put(one.allocation, None);
             }
         }
         (Op::Reassign(asked), Answer::Reassigned(reassigned)) => match reassigned {

@@ -46,9 +46,11 @@ impl Random {
             subject: subject(self.below(20)),
         });
         let names = names.collect();
+        let identified = !self.one_in(3);
         JoinedPerson {
             person: person(self.below(30)),
-            identified: !self.one_in(3),
+            identified,
+            doubted: !identified && self.one_in(2),
             scanned: self.one_in(2),
             state: self.via(),
             names,

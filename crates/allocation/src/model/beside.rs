@@ -113,6 +113,8 @@ impl Corp {
     /// The first thing that ends here until then and not in the other state.
     pub(crate) fn due_beside(&self, other: &Corp, until_ms: u64) -> Option<(u64, Due)> {
         let alarm = first_beside(&self.alarms, &other.alarms, until_ms);
+        let gate = first_beside(&self.gate_alarms, &other.gate_alarms, until_ms);
+        let gate = gate.map(|at_ms| (at_ms, Due::Alarm));
         let hold = first_beside(&self.slots.ends, &other.slots.ends, until_ms);
         let offer = first_beside(&self.offers.ends, &other.offers.ends, until_ms);
         let patience = first_beside(&self.patience, &other.patience, until_ms);
@@ -120,7 +122,7 @@ impl Corp {
         let alarm = alarm.map(|at_ms| (at_ms, Due::Alarm));
         let hold = hold.map(|at_ms| (at_ms, Due::Hold));
         let offer = offer.map(|at_ms| (at_ms, Due::Offer));
-        let all = [alarm, hold, offer, patience];
+        let all = [alarm, gate, hold, offer, patience];
         all.into_iter().flatten().min()
     }
 

@@ -46,6 +46,9 @@ impl Call<'_> {
         self.take_out(subject, &open.pool);
         self.end_hold(subject, open);
         self.end_offer(subject, open);
+        if open.hold.is_some() || open.offer.is_some() {
+            self.unpass_gate(&mut open.clone());
+        }
         self.release(open, subject);
     }
 

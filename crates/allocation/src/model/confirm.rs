@@ -2,7 +2,7 @@
 
 use super::slots::{Past, PastKind};
 use super::{Call, How, Open};
-use crate::id::{AllocationId, MemberId, PoolId, SubjectKey};
+use crate::id::{AllocationId, ChannelId, MemberId, PoolId, SubjectKey};
 use crate::visit::{Confirmation, Confirmed, Match};
 
 /// The hold that a customer came from.
@@ -22,6 +22,14 @@ impl Found {
         match &self.hold {
             Trace::Live(open) => &open.pool,
             Trace::Lapsed(past) => &past.pool,
+        }
+    }
+
+    /// The channel that limited the visitor, or counted him.
+    fn through(&self) -> Option<&ChannelId> {
+        match &self.hold {
+            Trace::Live(open) => open.route.as_ref()?.plan.through(),
+            Trace::Lapsed(past) => past.through.as_ref(),
         }
     }
 
@@ -75,7 +83,7 @@ impl Call<'_> {
                 self.drop_open(hold, &found.visitor);
             }
             let member = open.member.unwrap_or_else(|| asked.member.clone());
-            self.remember_past(&found.visitor, &pool, PastKind::Met, open.id, member);
+            self.remember_past(&found.visitor, &pool, PastKind::Met, open.id, member, None);
             return Confirmed::Already {
                 allocation: open.id,
                 held: Some(held),
@@ -124,6 +132,10 @@ impl Call<'_> {
                 }
             }
         };
+        // What it counts where it came through stays with who has him.
+        if let Some(channel) = found.through() {
+            self.count_through(channel);
+        }
         self.open_for(asked, pool, mark);
         self.met(&found, asked.allocation, asked);
         confirmed
@@ -210,6 +222,7 @@ impl Call<'_> {
             PastKind::Met,
             allocation,
             member,
+            None,
         );
     }
 

@@ -32,10 +32,13 @@ impl Corp {
     /// The state as keys and values of Redis.
     pub fn dump(&self) -> Dump {
         let mut keys = BTreeMap::new();
-        let firsts = self.leases.first().into_iter().chain(self.alarms.first());
-        let lease = firsts
-            .map(|(end, _)| *end as f64)
-            .fold(f64::INFINITY, f64::min);
+        let firsts = [
+            self.leases.first().map(|(end, _)| *end as f64),
+            self.alarms.first().map(|(end, _)| *end as f64),
+            self.gate_alarms.first().map(|(end, _)| *end as f64),
+        ];
+        let firsts = firsts.into_iter().flatten();
+        let lease = firsts.fold(f64::INFINITY, f64::min);
         let corp = pack(&[self.seq as f64, self.at_ms as f64, lease, self.turn as f64]);
         keys.insert("corp".to_owned(), Value::Bytes(corp));
         let leases = self
@@ -46,6 +49,7 @@ impl Corp {
         let alarms = self.alarms.iter();
         let alarms = alarms.map(|(end, id)| (id.as_str().into(), *end as f64));
         put_sorted(&mut keys, "alarms".into(), alarms.collect());
+        self.dump_gates(&mut keys);
         for (id, member) in &self.members {
             keys.insert(format!("member:{id}"), Value::Bytes(member_bytes(member)));
         }
@@ -84,7 +88,7 @@ impl Corp {
     }
 }
 
-fn pack(numbers: &[f64]) -> Vec<u8> {
+pub(super) fn pack(numbers: &[f64]) -> Vec<u8> {
     numbers
         .iter()
         .flat_map(|number| number.to_le_bytes())
@@ -169,7 +173,7 @@ fn member_bytes(member: &Member) -> Vec<u8> {
     bytes
 }
 
-fn most(limit: Option<u32>) -> f64 {
+pub(super) fn most(limit: Option<u32>) -> f64 {
     limit.map_or(f64::INFINITY, f64::from)
 }
 

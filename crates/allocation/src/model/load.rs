@@ -67,6 +67,7 @@ impl Corp {
                 self.opens.insert(subject.parse()?, list);
             }
             Some(("offer", pool)) => self.read_offer_rule(pool, text(bytes)?)?,
+            Some(("gate", channel)) => self.read_gate(channel, bytes)?,
             Some(("drip", pool)) => self.read_drip(pool, text(bytes)?)?,
             Some(("skills", member)) => self.read_skills(member, text(bytes)?)?,
             Some(("past", subject)) => self.read_pasts(subject, text(bytes)?)?,
@@ -132,8 +133,9 @@ impl Corp {
                     self.patience.insert((*at as u64, name));
                 }
             }
+            None if key == "gates" => self.read_gate_alarms(entries)?,
             // The queues and the members say this, too.
-            Some(("queues" | "skill", _)) => {}
+            Some(("queues" | "skill" | "gated", _)) => {}
             _ => self.seats.read_sorted(key, entries)?,
         }
         Ok(())
@@ -152,10 +154,10 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, Error> {
 }
 
 /// Takes numbers and zero-ended texts from the front.
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn number(&mut self) -> Result<f64, Error> {
+    pub(super) fn number(&mut self) -> Result<f64, Error> {
         let (bytes, rest) = self
             .0
             .split_first_chunk::<8>()
@@ -164,11 +166,11 @@ impl<'a> Reader<'a> {
         Ok(f64::from_le_bytes(*bytes))
     }
 
-    fn whole(&mut self) -> Result<u64, Error> {
+    pub(super) fn whole(&mut self) -> Result<u64, Error> {
         Ok(self.number()? as u64)
     }
 
-    fn most(&mut self) -> Result<Option<u32>, Error> {
+    pub(super) fn most(&mut self) -> Result<Option<u32>, Error> {
         let number = self.number()?;
         Ok(number.is_finite().then_some(number as u32))
     }

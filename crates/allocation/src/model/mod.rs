@@ -13,6 +13,9 @@ mod confirm;
 mod credit;
 mod decide;
 mod dump;
+mod gates;
+#[cfg(test)]
+mod gates_tests;
 mod load;
 mod member;
 mod offer;
@@ -46,7 +49,7 @@ mod windows_told_tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::Error;
-use crate::id::{AllocationId, MemberId, PoolId, RequestId, Skill, SubjectKey};
+use crate::id::{AllocationId, ChannelId, MemberId, PoolId, RequestId, Skill, SubjectKey};
 use crate::log::LogEntry;
 use crate::op::Op;
 use crate::outcome::{Answer, Decision, Outcome, Woken};
@@ -60,16 +63,18 @@ use route::Route;
 use seats::Seats;
 use slots::{Hold, Slots};
 use waiting::{Drip, Queue, Waiting};
+use windows::Windows;
 
 pub(crate) use beside::{Due, Held, Traced};
 pub(crate) use candidates::{Candidate, Choice, PickRule};
 pub use candidates::{Filter, TieRule};
-pub(crate) use watch::{How, Turn, Watcher};
+pub(crate) use watch::{How, Turn, Wait, Watcher};
 
 pub use seats::{GroupPoolView, GroupView, PersonView, SeatPlace, SeatRows, SeatView};
 pub use view::{AllocationView, Given, HoldView, MemberView, RouteView, Share, SlotView};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
+const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// The state of one corp.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -83,6 +88,10 @@ pub struct Corp {
     leases: BTreeSet<(u64, MemberId)>,
     /// When windows end that keep members out of pools.
     alarms: BTreeSet<(u64, MemberId)>,
+    /// What channels with limits gave.
+    gates: BTreeMap<ChannelId, Windows>,
+    /// Channels that gave what they may, and when they may again.
+    gate_alarms: BTreeSet<(u64, ChannelId)>,
     pools: BTreeMap<PoolId, Pool>,
     configs: BTreeMap<PoolId, Config>,
     /// Those that are not empty; they outlive their pool.
@@ -290,6 +299,7 @@ impl Call<'_> {
         if !matches!(op, Op::Rebuilt { .. } | Op::Seats(_)) {
             self.sweep();
             self.sweep_alarms();
+            self.sweep_gates();
         }
         match op {
             Op::Decide(requests) => Answer::Decided(self.decide(requests)),
@@ -298,6 +308,7 @@ impl Call<'_> {
             Op::Reassign(reassignment) => Answer::Reassigned(self.reassign(reassignment)),
             Op::Presence(changes) => self.presence(changes),
             Op::SetMember(change) => Answer::Member(self.set_member(change)),
+            Op::SetChannel(change) => Answer::Member(self.set_channel(change)),
             Op::SetPool(config) => Answer::Pool(self.set_pool(config)),
             Op::RemovePool { pool, version } => Answer::Pool(self.remove_pool(pool, *version)),
             Op::Wake { pool, limit } => self.wake_pool(pool, *limit),

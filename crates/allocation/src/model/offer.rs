@@ -174,9 +174,11 @@ impl Call<'_> {
         };
         open.epoch += 1;
         open.settled = false;
-        open.mark = next
-            .as_ref()
-            .and_then(|next| self.assign(next, open.source()));
+        open.mark = None;
+        if let Some(next) = &next {
+            open.mark = self.assign(next, open.source());
+            self.pass_gate(open);
+        }
         self.ends(next.as_ref());
         open.member = next;
         open.offer = Some(Offer {

@@ -67,6 +67,7 @@ impl Call<'_> {
         self.release(&before, subject);
         open.offer = None;
         open.mark = self.assign(&member, open.source());
+        self.pass_gate(&mut open);
         self.ends(Some(&member));
         open.member = Some(member.clone());
         open.epoch += 1;

@@ -9,7 +9,7 @@
 
 use super::candidates::{Choice, PickRule, TieRule};
 use super::pool::{NO_CREDIT, Pool};
-use super::{Call, Corp, Open};
+use super::{Call, Corp, Open, Wait};
 use crate::id::{MemberId, PoolId, Skill, SubjectKey};
 use crate::plan::{Advanced, AdvancedTo, Plan, Step};
 use crate::pool::Strategy;
@@ -25,6 +25,8 @@ pub(super) struct Route {
     pub(super) opened: usize,
     /// The pool its member is of, if that is another one than was asked.
     pub(super) source: Option<PoolId>,
+    /// When it was given, where the channel it came through counts that.
+    pub(super) given_ms: Option<u64>,
 }
 
 impl Route {
@@ -35,6 +37,7 @@ impl Route {
                 since_ms: now_ms,
                 opened: 0,
                 source: None,
+                given_ms: None,
             })
         })
     }
@@ -60,9 +63,10 @@ impl Route {
         next.map(|after_ms| self.since_ms + after_ms)
     }
 
-    fn is_for_a_person(&self, is_visit: bool, now_ms: u64) -> bool {
+    /// How long it may wait, once it has: a person must decide.
+    fn is_for_a_person(&self, is_visit: bool, now_ms: u64) -> Option<u64> {
         let person = self.plan.person_after_ms().filter(|_| !is_visit);
-        person.is_some_and(|after_ms| self.since_ms + after_ms <= now_ms)
+        person.filter(|after_ms| self.since_ms + after_ms <= now_ms)
     }
 }
 
@@ -112,6 +116,10 @@ impl Call<'_> {
         let plan = route.plan.clone();
         let steps = plan.steps()[..route.due(self.now_ms)].to_vec();
         self.watched(|watcher, corp| watcher.follows(corp, &plan));
+        if let Some(until_ms) = self.held_back_until_ms(open) {
+            self.watched(|watcher, _| watcher.held_back(until_ms));
+            return None;
+        }
         let left_out = &[left_out, plan.avoid()].concat()[..];
         let mut found = None;
         for member in plan
@@ -249,7 +257,9 @@ impl Call<'_> {
             let mut open = self.open_in(&subject, &pool).expect("it waits");
             let route = open.route.clone().expect("a plan that goes on");
             let is_visit = open.hold.is_some();
-            let to = if route.is_for_a_person(is_visit, self.now_ms) {
+            let person_after_ms = route.is_for_a_person(is_visit, self.now_ms);
+            let to = if let Some(person_after_ms) = person_after_ms {
+                self.gives_up(&open, &route, person_after_ms);
                 self.stop_waiting(&open, &subject);
                 open.offer = Some(super::offer::Offer::for_a_person());
                 AdvancedTo::Person
@@ -269,6 +279,22 @@ impl Call<'_> {
         }
         self.wake();
         advanced
+    }
+
+    fn gives_up(&mut self, open: &Open, route: &Route, person_after_ms: u64) {
+        let now_ms = self.now_ms;
+        let by_now = &route.plan.steps()[..route.due(now_ms)];
+        let own = by_now.iter().rev().find(|step| step.pool == open.pool);
+        let wait = Wait {
+            allocation: open.id,
+            pool: &open.pool,
+            since_ms: route.since_ms,
+            person_after_ms,
+            needs: own.map_or(&[], |step| &step.needs),
+            avoid: route.plan.avoid(),
+            now_ms,
+        };
+        self.watched(|watcher, corp| watcher.gives_up(corp, &wait));
     }
 
     /// When the plan of one who waits goes on; `waits`: he begins to wait, or ends it.

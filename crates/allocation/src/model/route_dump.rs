@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::dump::put_sorted;
-use super::load::{text, unreadable};
+use super::dump::{most, pack, put_sorted};
+use super::load::{Reader, text, unreadable};
 use super::route::Route;
 use super::waiting::{Drip, Queue, Waiter};
+use super::windows::Windows;
 use super::{Corp, SubjectKey};
 use crate::dump::Value;
 use crate::error::Error;
-use crate::id::{PoolId, Skill};
-use crate::plan::{Plan, check_queue};
+use crate::id::{ChannelId, PoolId, Skill};
+use crate::plan::{Plan, check_queue, through};
 use crate::text::{FIELD, Fields, join};
 
 /// Begins the field of a plan in an open record.
@@ -24,10 +25,12 @@ pub(super) fn route_text(route: &Route) -> String {
         since_ms,
         opened,
         source,
+        given_ms,
     } = route;
     let source = source.as_ref().map_or("", PoolId::as_str);
     let plan = plan.text();
-    format!("{ROUTE}{since_ms}{INNER}{opened}{INNER}{source}{PLAN}{plan}")
+    let given = given_ms.map_or(String::new(), |given_ms| format!("{INNER}{given_ms}"));
+    format!("{ROUTE}{since_ms}{INNER}{opened}{INNER}{source}{given}{PLAN}{plan}")
 }
 
 pub(super) fn read_route(text: &str) -> Result<Route, Error> {
@@ -36,6 +39,9 @@ pub(super) fn read_route(text: &str) -> Result<Route, Error> {
     let mut parts = head.split(INNER);
     let mut next = || parts.next().ok_or_else(problem);
     let (since, opened, source) = (next()?, next()?, next()?);
+    let given = parts
+        .next()
+        .map(|given| given.parse().map_err(|_| problem()));
     Ok(Route {
         plan: Plan::parse(plan)?,
         since_ms: since.parse().map_err(|_| problem())?,
@@ -44,6 +50,7 @@ pub(super) fn read_route(text: &str) -> Result<Route, Error> {
             "" => None,
             source => Some(source.parse()?),
         },
+        given_ms: given.transpose()?,
     })
 }
 
@@ -133,6 +140,59 @@ impl Corp {
     pub(super) fn read_skills(&mut self, member: &str, text: &str) -> Result<(), Error> {
         let skills: Result<BTreeSet<Skill>, Error> = text.split(FIELD).map(str::parse).collect();
         self.skills.insert(member.parse()?, skills?);
+        Ok(())
+    }
+
+    pub(super) fn dump_gates(&self, keys: &mut BTreeMap<String, Value>) {
+        for (channel, gate) in &self.gates {
+            let bytes = pack(&[
+                most(gate.per_hour),
+                most(gate.per_day),
+                f64::from(gate.hour_n),
+                gate.hour_end_ms as f64,
+                f64::from(gate.day_n),
+                gate.day_end_ms as f64,
+                if gate.told { 1.0 } else { 0.0 },
+                gate.alarm_ms as f64,
+            ]);
+            keys.insert(format!("gate:{channel}"), Value::Bytes(bytes));
+        }
+        let alarms = self.gate_alarms.iter();
+        let alarms = alarms.map(|(at, channel)| (channel.as_str().into(), *at as f64));
+        put_sorted(keys, "gates".into(), alarms.collect());
+        let mut gated: BTreeMap<ChannelId, Vec<(Vec<u8>, f64)>> = BTreeMap::new();
+        for (pool, needs) in self.queues.keys() {
+            if let Some(channel) = through(needs) {
+                let name = format!("{pool}{FIELD}{needs}").into_bytes();
+                gated.entry(channel).or_default().push((name, 0.0));
+            }
+        }
+        for (channel, queues) in gated {
+            put_sorted(keys, format!("gated:{channel}"), queues);
+        }
+    }
+
+    pub(super) fn read_gate(&mut self, channel: &str, bytes: &[u8]) -> Result<(), Error> {
+        let mut reader = Reader(bytes);
+        let gate = Windows {
+            per_hour: reader.most()?,
+            per_day: reader.most()?,
+            hour_n: reader.number()? as u32,
+            hour_end_ms: reader.whole()?,
+            day_n: reader.number()? as u32,
+            day_end_ms: reader.whole()?,
+            told: reader.number()? == 1.0,
+            alarm_ms: reader.whole()?,
+        };
+        self.gates.insert(channel.parse()?, gate);
+        Ok(())
+    }
+
+    pub(super) fn read_gate_alarms(&mut self, entries: &[(Vec<u8>, f64)]) -> Result<(), Error> {
+        for (channel, at) in entries {
+            let channel = text(channel)?.parse()?;
+            self.gate_alarms.insert((*at as u64, channel));
+        }
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use super::offer::{Offer, offer_name};
 use super::slots::{Hold, Slot, SlotState, hold_name};
 use super::{AllocationView, Call, Corp, HoldView, Open, Route};
 use crate::id::{MemberId, PoolId};
-use crate::op::{Op, SetMember};
+use crate::op::{Op, SetChannel, SetMember};
 use crate::pool::PoolConfig;
 
 impl Corp {
@@ -32,6 +32,19 @@ impl Corp {
     }
 }
 
+impl Corp {
+    /// The same where channels have these limits.
+    #[must_use]
+    pub fn with_channels(mut self, channels: Vec<SetChannel>) -> Self {
+        let (seq, at_ms) = (self.seq, self.at_ms);
+        for change in channels {
+            self.apply(&Op::SetChannel(change), at_ms);
+        }
+        self.seq = seq;
+        self
+    }
+}
+
 impl Call<'_> {
     fn stand(&mut self, view: AllocationView) {
         let offer = self.stand_offered(&view);
@@ -41,7 +54,7 @@ impl Call<'_> {
         let mut open = Open {
             id: view.allocation,
             pool: view.pool,
-            member: view.member,
+            member: view.member.clone(),
             holder: view.holder,
             epoch: view.epoch,
             settled: view.settled,
@@ -55,7 +68,10 @@ impl Call<'_> {
             mark: None,
             offer,
             route: view.route.map(|route| {
+                // What its channel gave is told to it as a number.
+                let given = view.member.as_ref().and(route.plan.through());
                 Box::new(Route {
+                    given_ms: given.map(|_| route.since_ms),
                     plan: route.plan,
                     since_ms: route.since_ms,
                     opened: 0,

@@ -27,6 +27,8 @@ pub(super) struct Past {
     pub(super) member: MemberId,
     /// Forgotten then.
     pub(super) until_ms: u64,
+    /// The channel that counted it.
+    pub(super) through: Option<ChannelId>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,6 +190,7 @@ impl Call<'_> {
         kind: PastKind,
         allocation: AllocationId,
         member: MemberId,
+        through: Option<ChannelId>,
     ) {
         let slots = &mut self.corp.slots;
         slots.forget(subject, pool);
@@ -199,6 +202,7 @@ impl Call<'_> {
             allocation,
             member,
             until_ms,
+            through,
         });
     }
 

@@ -16,13 +16,15 @@ fn past_text(past: &Past) -> String {
         PastKind::Lapsed => "L",
         PastKind::Met => "M",
     };
-    join(&[
+    let mut fields = vec![
         past.pool.to_string(),
         kind.to_owned(),
         past.allocation.to_string(),
         past.member.to_string(),
         past.until_ms.to_string(),
-    ])
+    ];
+    fields.extend(past.through.as_ref().map(ChannelId::to_string));
+    join(&fields)
 }
 
 fn slot_text(slot: &Slot) -> String {
@@ -99,6 +101,10 @@ impl Corp {
                 allocation: fields.parse()?,
                 member: fields.parse()?,
                 until_ms: fields.parse()?,
+                through: match fields.is_empty() {
+                    true => None,
+                    false => Some(fields.parse()?),
+                },
             });
             fields.end()?;
         }

@@ -277,6 +277,7 @@ impl Corp {
         problems.extend(self.problems_of_visits());
         problems.extend(self.problems_of_limits());
         problems.extend(self.problems_of_offers());
+        problems.extend(self.problems_of_gates());
         problems.extend(self.seats.problems());
         for (id, pool) in &self.pools {
             let shares = self.shares(id).unwrap_or_default();

@@ -80,6 +80,8 @@ impl Call<'_> {
         if open.hold.as_ref().is_some_and(is_due) {
             if let Some(member) = open.member.clone() {
                 open.mark = self.count_again(&member, &open);
+                self.unpass_gate(&mut open);
+                self.pass_gate(&mut open);
             }
             self.renew(subject, &mut open);
             self.put(subject, open.clone());
@@ -125,7 +127,8 @@ impl Call<'_> {
             let open = self.open_in(&subject, &pool).expect("a hold that ends");
             self.drop_open(&open, &subject);
             if let Some(member) = open.member.clone() {
-                self.remember_past(&subject, &pool, PastKind::Lapsed, open.id, member);
+                let through = open.counted_through().cloned();
+                self.remember_past(&subject, &pool, PastKind::Lapsed, open.id, member, through);
             }
             expired.push(Expired {
                 allocation: open.id,

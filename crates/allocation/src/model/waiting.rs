@@ -119,7 +119,12 @@ impl Call<'_> {
     pub(super) fn must_wait(&self, pool: &PoolId) -> bool {
         let is_free = self.corp.pools.get(pool).is_some_and(|pool| pool.sum > 0);
         let mut queues = self.corp.queues_of(pool);
-        is_free && queues.any(|(queue, _)| !self.barren.contains(queue))
+        is_free && queues.any(|(queue, _)| self.may_serve(queue))
+    }
+
+    /// Whether anybody of the pool may serve this queue.
+    fn may_serve(&self, queue: &Queue) -> bool {
+        !self.barren.contains(queue) && !self.gate_is_full(&queue.1)
     }
 
     /// The same, and he may be handed out now.
@@ -229,7 +234,7 @@ impl Call<'_> {
                     continue;
                 };
                 let before = longest.as_ref().is_none_or(|(other, ..)| turn < *other);
-                if before && !self.barren.contains(queue) {
+                if before && self.may_serve(queue) {
                     longest = Some((turn, queue, waiter));
                 }
             }
@@ -249,6 +254,7 @@ impl Call<'_> {
                 Some(member) => {
                     self.stop_waiting(&open, &subject);
                     let mark = self.assign(&member, open.source());
+                    self.pass_gate(&mut open);
                     self.drip(open.source());
                     self.ends(Some(&member));
                     self.end_hold(&subject, &open);
@@ -310,7 +316,10 @@ impl Call<'_> {
         self.begins(open.id, &open.pool, how, &[]);
         let member = self.serve_new(open);
         match &member {
-            Some(member) => open.mark = self.assign(member, open.source()),
+            Some(member) => {
+                open.mark = self.assign(member, open.source());
+                self.pass_gate(open);
+            }
             None => {
                 self.wait(open, subject);
                 for (pool, _) in open.queues(open.opened()) {

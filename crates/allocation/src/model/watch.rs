@@ -42,6 +42,21 @@ pub(crate) struct Turn<'a> {
     pub(crate) now_ms: u64,
 }
 
+/// One that waits, and has for as long as its plan lets it.
+#[derive(Debug)]
+pub(crate) struct Wait<'a> {
+    pub(crate) allocation: AllocationId,
+    pub(crate) pool: &'a PoolId,
+    /// When it was asked.
+    pub(crate) since_ms: u64,
+    /// How long it may wait.
+    pub(crate) person_after_ms: u64,
+    /// What a member of its own pool must be able to do by now.
+    pub(crate) needs: &'a [Skill],
+    pub(crate) avoid: &'a [MemberId],
+    pub(crate) now_ms: u64,
+}
+
 /// Calls come in the order in which the rules work.
 pub(crate) trait Watcher {
     /// Somebody or nobody gets this allocation now.
@@ -52,6 +67,9 @@ pub(crate) trait Watcher {
 
     /// What has begun is served by this plan.
     fn follows(&mut self, _corp: &Corp, _plan: &Plan) {}
+
+    /// The channel that limits its plan gave what it may until then: nobody is looked for.
+    fn held_back(&mut self, _until_ms: u64) {}
 
     /// As `picks`, among those only who can do what is needed.
     fn picks_able(
@@ -66,6 +84,9 @@ pub(crate) trait Watcher {
 
     /// This member gets it because the plan prefers him; he is charged when this returns.
     fn prefers(&mut self, _corp: &Corp, _pool: &PoolId, _member: &MemberId, _needs: &[Skill]) {}
+
+    /// It stands in no waiting list from now on: a person must decide. Nobody earns or pays by it.
+    fn gives_up(&mut self, _corp: &Corp, _wait: &Wait<'_>) {}
 
     /// What came of `begins`. None: it waits, or nothing changed.
     fn ends(&mut self, _corp: &Corp, _member: Option<&MemberId>) {}

@@ -6,11 +6,9 @@
 //! the end of the day. Whoever reached a limit is in no pool until the window ends; `alarms` has that time.
 
 use super::member::{Member, Place};
-use super::{Call, HOUR_MS};
+use super::{Call, DAY_MS, HOUR_MS};
 use crate::id::{MemberId, PoolId};
 use crate::limits::Limits;
-
-pub(super) const DAY_MS: u64 = 24 * HOUR_MS;
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Windows {
@@ -71,7 +69,7 @@ pub(super) fn ends(now_ms: u64, day_end_ms: u64) -> (u64, u64) {
 }
 
 impl Windows {
-    fn new(now_ms: u64) -> Self {
+    pub(super) fn new(now_ms: u64) -> Self {
         let (day_end_ms, hour_end_ms) = ends(now_ms, DAY_MS);
         Self {
             per_hour: None,

@@ -24,6 +24,10 @@ text_id!(
     CampaignId, "campaign", 64, |text| Ok(text)
 );
 text_id!(
+    /// Who brings others into the groups of a campaign; made by us.
+    InviterId, "inviter", 64, |text| Ok(text)
+);
+text_id!(
     /// The State of the join way that a visitor was shown: his campaign's, or his inviter's. WeCom takes 30 characters.
     Via, "via", 30, |text| Ok(text)
 );

@@ -26,8 +26,8 @@ mod tests;
 
 pub use confirmed::{GroupCount, JoinedAs, Joining, Leaving, SeatsConfirmed};
 pub use id::{
-    CampaignId, ChatId, ChatVersion, GroupPoolId, GroupTag, GroupTags, PersonKey, SeatId, SeatName,
-    Via,
+    CampaignId, ChatId, ChatVersion, GroupPoolId, GroupTag, GroupTags, InviterId, PersonKey,
+    SeatId, SeatName, Via,
 };
 pub(crate) use op::GroupContent;
 pub use op::{FillStrategy, ReleaseSeat, ReserveSeat, SeatOp, SetGroup, SetGroupPool};

@@ -7,6 +7,9 @@ use crate::id::SubjectKey;
 use crate::op::many;
 use crate::text::{Fields, optional};
 
+/// In place of the flag of one who is identified.
+const DOUBTED: &str = "?";
+
 /// What changed in one group, or how a read of it differs from what is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfirmSeats {
@@ -28,6 +31,9 @@ pub struct JoinedPerson {
     pub person: PersonKey,
     /// The group was read: what follows is all that can be known of him. Otherwise he only takes room until it is.
     pub identified: bool,
+    /// Only a read says that he is in it, and it may be older than what is known: he may have left since. He takes room too, and
+    /// is no more than that until an event tells of him or a read is sure. Never of one who is identified.
+    pub doubted: bool,
     /// He scanned a code of the group.
     pub scanned: bool,
     /// The State of the way by which he came.
@@ -160,7 +166,10 @@ impl JoinedPerson {
         let names: Vec<String> = names.collect();
         [
             self.person.to_string(),
-            flag(self.identified),
+            match self.doubted {
+                true => DOUBTED.to_owned(),
+                false => flag(self.identified),
+            },
             flag(self.scanned),
             optional(self.state.as_ref()),
             names.join(&ITEM.to_string()),
@@ -168,9 +177,12 @@ impl JoinedPerson {
     }
 
     fn parse(fields: &mut Fields<'_>) -> Result<Self, Error> {
+        let person = fields.parse()?;
+        let known = fields.next()?;
         let mut joined = Self {
-            person: fields.parse()?,
-            identified: fields.next()? == "1",
+            person,
+            identified: known == "1",
+            doubted: known == DOUBTED,
             scanned: fields.next()? == "1",
             state: fields.optional()?,
             names: Vec::new(),

@@ -57,6 +57,7 @@ fn joined(n: u8, names: Vec<SeatCandidate>, state: Option<&str>) -> JoinedPerson
     JoinedPerson {
         person: person(n),
         identified: !names.is_empty(),
+        doubted: names.is_empty(),
         scanned: n.is_multiple_of(2),
         state: state.map(|state| state.parse().unwrap()),
         names,

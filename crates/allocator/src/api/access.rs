@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::{Api, layers, parse, problem::Problem};
 use crate::{
     app::{App, CorpApp},
-    people,
+    caught_up, people,
 };
 
 /// A key is looked up again after this: a revoked one works so long.
@@ -33,7 +33,6 @@ const REASON: HeaderName = HeaderName::from_static("x-reason");
 const LONGEST_REASON: usize = 200;
 /// How long a request waits for the ledger to catch up with the log; it usually takes a few milliseconds.
 const CATCH_UP: Duration = Duration::from_secs(2);
-const LOOK: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone)]
 struct Known {
@@ -187,32 +186,19 @@ impl Ctx {
 
     /// Waits until the ledger has what the corp's log has now: what a caller was just told is then found there.
     pub(super) async fn caught_up(&self) -> Result<(), Problem> {
-        let logged = self
-            .corp
-            .roster
-            .status()
-            .await
-            .map_err(|error| self.roster(error))?
-            .seq;
-        let deadline = tokio::time::Instant::now() + CATCH_UP;
-        loop {
-            let written = self
-                .app
-                .ledger
-                .corps()
-                .get(self.id())
-                .await?
-                .map_or(0, |row| row.log_seq);
-            if written >= logged {
-                return Ok(());
-            }
-            if tokio::time::Instant::now() >= deadline {
+        let has = caught_up::within::<Problem>(&self.app, &self.corp, CATCH_UP).await;
+        match has {
+            Ok(true) => Ok(()),
+            Ok(false) => {
                 let detail =
                     "The ledger has not caught up with the latest decisions yet. Try again.";
-                return Err(Problem::unavailable("ledger_behind", detail, 1));
+                Err(Problem::unavailable("ledger_behind", detail, 1))
             }
-            self.corp.log_grew.notify_one();
-            tokio::time::sleep(LOOK).await;
+            Err(problem) => {
+                // A closed corp is looked at at once.
+                self.corp.not_ready.notify_one();
+                Err(problem)
+            }
         }
     }
 

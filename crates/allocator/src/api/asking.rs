@@ -35,6 +35,7 @@ use crate::{
     reception::{
         intake::WECOM,
         owners::{self, Wish},
+        plans::Planned,
     },
 };
 
@@ -162,6 +163,7 @@ async fn create(
         subject_id: asked.id.clone(),
         channel: asked.channel.as_ref().map(ChannelId::to_string),
         holder: asked.holder.clone(),
+        preferred: asked.preferred.clone(),
         received_ms: ctx.app.now_ms(),
         ..Context::default()
     };
@@ -206,6 +208,8 @@ struct Asked {
     /// With those of the channel.
     needs: Vec<Skill>,
     prefer: Option<MemberId>,
+    /// Why the plan prefers whom.
+    preferred: Vec<String>,
     /// Of the whole request; half of the id of the allocation it makes.
     print: [u8; 8],
 }
@@ -294,6 +298,7 @@ impl Asked {
             request,
             needs,
             prefer,
+            preferred: Vec::new(),
             print,
         })
     }
@@ -307,12 +312,14 @@ impl Asked {
         let wish = Wish {
             pool: self.request.pool.clone(),
             subject: self.request.subject,
-            channel: None,
+            channel: self.channel.clone(),
             needs: self.needs.clone(),
             prefer: self.prefer.clone(),
             avoid: Default::default(),
         };
-        self.request.plan = owners::plans(app, corp, &[wish]).await.pop().flatten();
+        let planned = owners::plans(app, corp, &[wish]).await.pop().flatten();
+        self.preferred = planned.as_ref().map_or_else(Vec::new, Planned::words);
+        self.request.plan = planned.map(|planned| planned.plan);
     }
 
     /// What this request id was answered before: in the last 24 h by Redis, earlier by the ledger.

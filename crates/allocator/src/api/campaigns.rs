@@ -11,10 +11,11 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Api,
-    access::{Operator, Viewer},
+    access::{Ctx, Operator, Viewer},
     docs::Refusals,
     etag::{self, Condition, Versioned},
     extract::{Json, Path, Query},
+    fission_rules::FissionRules,
     group_pools::small,
     groups,
     page::{List, list_query},
@@ -22,6 +23,7 @@ use super::{
     validate::{self, Fields},
     when::When,
 };
+use crate::{fission::campaigns::public_path, people};
 
 const HOLD_SECONDS: RangeInclusive<u64> = 30..=24 * 60 * 60;
 const USUAL_HOLD_S: u64 = 600;
@@ -33,6 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(list))
         .routes(routes!(get, put, delete))
+        .routes(routes!(join_ways))
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -51,7 +54,8 @@ enum WaysName {
     /// The same for everybody.
     #[default]
     Campaign,
-    /// Each inviter has his own.
+    /// Each inviter has his own, into the groups that his visitors are shown: whoever comes by it was brought by him. Until one is
+    /// made, and beyond `fission.ways_of_inviter` and `fission.inviter_ways`, his visitors are shown the campaign's.
     Inviter,
 }
 
@@ -103,6 +107,8 @@ struct PutCampaign {
     #[serde(default = "one")]
     #[schema(default = 1, minimum = 1, maximum = 5)]
     groups_per_way: u64,
+    /// What inviters are rewarded for; null: nothing.
+    fission: Option<FissionRules>,
 }
 
 fn usual_hold() -> u64 {
@@ -128,11 +134,24 @@ struct CampaignView {
     ends_at: Option<When>,
     ways: WaysName,
     groups_per_way: u32,
+    /// What inviters are rewarded for; null: nothing.
+    #[schema(required)]
+    fission: Option<FissionRules>,
     /// Names its public page; made once and kept.
     public_code: String,
+    /// Where its public page is; only a path when the server is not told its own address.
+    public_url: String,
     version: u64,
     created_at: When,
     updated_at: When,
+}
+
+impl CampaignView {
+    /// With the whole address of its page, where pages are served.
+    fn at(mut self, ctx: &Ctx) -> Self {
+        self.public_url = ctx.app.config.public.url(&self.public_url);
+        self
+    }
 }
 
 impl From<Campaign> for CampaignView {
@@ -152,6 +171,8 @@ impl From<Campaign> for CampaignView {
             ends_at: content.ends_ms.map(When),
             ways: content.ways.into(),
             groups_per_way: content.groups_per_way,
+            fission: content.fission.map(FissionRules::from),
+            public_url: public_path(&campaign.public_code),
             public_code: campaign.public_code,
             version: campaign.version,
             created_at: When(campaign.created_ms),
@@ -175,11 +196,9 @@ async fn list(
     let page = query.page();
     let campaigns = ctx.app.ledger.campaigns();
     let campaigns = campaigns.list(ctx.id(), &page.request()?).await?;
-    Ok(axum::Json(List::of(
-        campaigns,
-        page.limit()?,
-        CampaignView::from,
-    )))
+    Ok(axum::Json(List::of(campaigns, page.limit()?, |campaign| {
+        CampaignView::from(campaign).at(&ctx)
+    })))
 }
 
 /// One campaign. Its `ETag` goes into `If-Match` of a change.
@@ -192,7 +211,9 @@ async fn get(
     let campaigns = ctx.app.ledger.campaigns();
     let campaign = campaigns.get(ctx.id(), &path.id()?).await?;
     let campaign = campaign.ok_or_else(|| Problem::not_found("campaign"))?;
-    Ok(Versioned::ok(campaign.version, campaign.into()))
+    let version = campaign.version;
+    let view = CampaignView::from(campaign).at(&ctx);
+    Ok(Versioned::ok(version, view))
 }
 
 /// Makes or changes a campaign. `If-Match` with its ETag guards against overwriting somebody else's change,
@@ -215,8 +236,13 @@ async fn put(
     let put = campaigns
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
         .await?;
-    etag::put(put, version, |NoGroupPool| {
+    refresh(&ctx).await;
+    let put: Versioned<CampaignView> = etag::put(put, version, |NoGroupPool| {
         groups::no_pool(&wanted.group_pool)
+    })?;
+    Ok(Versioned {
+        body: put.body.at(&ctx),
+        ..put
     })
 }
 
@@ -234,7 +260,68 @@ async fn delete(
     let deleted = campaigns
         .delete(ctx.id(), &path.id()?, condition, &ctx.trail(None))
         .await?;
+    refresh(&ctx).await;
     etag::deleted(deleted, "campaign", version, |never| match never {})
+}
+
+/// This process shows it as it is at once; the other processes with their next comparison.
+async fn refresh(ctx: &Ctx) {
+    if let Err(error) = people::refresh(&ctx.app, &ctx.corp).await {
+        tracing::warn!(corp = %ctx.id(), error = %error, "campaigns are read anew later");
+    }
+}
+
+/// How far the join ways of a campaign are.
+#[derive(Debug, Serialize, ToSchema)]
+struct JoinWays {
+    /// Their groups can be shown to visitors.
+    ready: u64,
+    /// Wanted, asked for, or made and without a picture yet.
+    coming: u64,
+    /// No longer shown; deleted at WeCom when they have rested.
+    retiring: u64,
+    /// Given up until `next_try_at`.
+    failed: u64,
+    /// Of inviters (`ways: inviter`): those that can be shown, and those on their way. `ready` and `coming` are the campaign's.
+    own_ready: u64,
+    own_coming: u64,
+    /// Calls for those that are not there yet, whose answer never came: as many ways may be at WeCom that nobody sees.
+    lost: u64,
+    /// WeCom's number for why the last one is not as it should be.
+    #[schema(required)]
+    errcode: Option<i64>,
+    #[schema(required)]
+    problem: Option<String>,
+    /// When the first that is not as it should be is tried next.
+    #[schema(required)]
+    next_try_at: Option<When>,
+}
+
+/// How far the join ways of a campaign are, the codes that lead into its groups. They follow the campaign, its pool and the
+/// groups by themselves.
+#[utoipa::path(get, path = "/campaigns/{campaign_id}/join-ways", tag = "campaigns", operation_id = "get_join_ways",
+    params(("campaign_id" = String, Path)), responses((status = 200, body = JoinWays), Refusals))]
+async fn join_ways(
+    Viewer(ctx): Viewer,
+    Path(path): Path<CampaignPath>,
+) -> Result<axum::Json<JoinWays>, Problem> {
+    let (ledger, id) = (&ctx.app.ledger, path.id()?);
+    if ledger.campaigns().get(ctx.id(), &id).await?.is_none() {
+        return Err(Problem::not_found("campaign"));
+    }
+    let ways = ledger.join_ways().of_campaign(ctx.id(), &id).await?;
+    Ok(axum::Json(JoinWays {
+        ready: ways.ready,
+        coming: ways.coming,
+        retiring: ways.retiring,
+        failed: ways.failed,
+        own_ready: ways.own_ready,
+        own_coming: ways.own_coming,
+        lost: ways.lost,
+        errcode: ways.last_errcode,
+        problem: ways.last_error,
+        next_try_at: ways.next_try_ms.map(When),
+    }))
 }
 
 fn version(campaign: &Campaign) -> u64 {
@@ -272,6 +359,8 @@ fn check(wanted: &PutCampaign) -> Result<NewCampaign, Problem> {
     }
     let per_way = Some(wanted.groups_per_way);
     fields.range("/groups_per_way", per_way, GROUPS_PER_WAY);
+    let fission = wanted.fission.as_ref();
+    let fission = fission.map(|rules| rules.check(&mut fields, "/fission"));
     fields.check()?;
     Ok(NewCampaign {
         name,
@@ -283,5 +372,6 @@ fn check(wanted: &PutCampaign) -> Result<NewCampaign, Problem> {
         ends_ms: wanted.ends_at.map(|at| at.0),
         ways: wanted.ways.into(),
         groups_per_way: small(wanted.groups_per_way),
+        fission,
     })
 }

@@ -4,7 +4,9 @@ use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use allocation::{ChannelId, PoolId};
 use axum::http::StatusCode;
-use ledger::{Channel, ChannelRefused, NewChannel, Visits};
+use ledger::{
+    CAMPAIGN_STATE, Channel, ChannelLimits, ChannelRefused, INVITER_STATE, NewChannel, Visits,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -31,12 +33,15 @@ use crate::{
     },
 };
 
+/// What States of ours begin with: those of slots, plain ways, campaigns and inviters.
+const OUR_STATES: [&str; 4] = [SLOT_STATE, PLAIN_STATE, CAMPAIGN_STATE, INVITER_STATE];
 const MOST_STATES: usize = 100;
 /// A contact way's State has at most 30 characters, an acquisition link's at most 64 bytes.
 const STATE_BYTES: usize = 64;
 const MOST_SLOTS: u64 = 1_000;
 const HOLD_SECONDS: RangeInclusive<u64> = 30..=24 * 60 * 60;
 const TITLE_CHARS: usize = 60;
+const LIMITS: RangeInclusive<u64> = 1..=1_000_000;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -53,7 +58,7 @@ struct PutChannel {
     /// The pool its customers go to.
     pool: String,
     /// The States that lead here, each at most 64 bytes. One that is taken out of the list still leads here: printed
-    /// posters outlive a change. `pv.` and `pw.` begin States of our own.
+    /// posters outlive a change. `pv.`, `pw.`, `pg.` and `pi.` begin States of our own.
     #[serde(default)]
     #[schema(max_items = 100)]
     states: Vec<String>,
@@ -68,6 +73,14 @@ struct PutChannel {
     #[serde(default)]
     #[schema(max_items = 8)]
     needs: Vec<String>,
+    /// Most of those who come through it, on whatever way, who are given a member in one hour of the clock; null: no limit.
+    /// Whoever comes later waits, in all pools that he may come to, until the hour is over, and holds up nobody who came
+    /// another way.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    per_hour: Option<u64>,
+    /// The same of one day; null: no limit. A day is one of `hours.default_zone`.
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    per_day: Option<u64>,
     /// Its public page; null: it has none. Not with a pool that asks its members first.
     visits: Option<ChannelVisits>,
 }
@@ -107,6 +120,14 @@ struct ChannelView {
     card: bool,
     needs: Vec<String>,
     #[schema(required)]
+    per_hour: Option<u32>,
+    #[schema(required)]
+    per_day: Option<u32>,
+    /// Until when nobody who comes through it is given a member, because it gave what it may; null: he may be, or it is not
+    /// known now. Lists do not say it.
+    #[schema(required)]
+    full_until: Option<When>,
+    #[schema(required)]
     visits: Option<ChannelVisits>,
     /// Names the public page; made once, with the first `visits`, and kept.
     #[schema(required)]
@@ -142,6 +163,9 @@ impl From<Channel> for ChannelView {
                 .and_then(|welcome| serde_json::from_value(welcome).ok()),
             card: channel.card,
             needs: routing::names(&channel.needs),
+            per_hour: channel.limits.per_hour,
+            per_day: channel.limits.per_day,
+            full_until: None,
             version: channel.version,
             created_at: When(channel.created_ms),
             updated_at: When(channel.updated_ms),
@@ -154,6 +178,15 @@ impl ChannelView {
     fn at(mut self, ctx: &Ctx) -> Self {
         let path = self.public_url.take();
         self.public_url = path.map(|path| ctx.app.config.public.url(&path));
+        self
+    }
+
+    /// With the time until which it is full.
+    async fn with_end(mut self, ctx: &Ctx, id: &ChannelId) -> Self {
+        if self.per_hour.is_some() || self.per_day.is_some() {
+            let until = people::channels::full_until(&ctx.app, &ctx.corp, id).await;
+            self.full_until = until.ok().flatten().map(When);
+        }
         self
     }
 }
@@ -192,7 +225,9 @@ async fn get(
     let channel = ctx.app.ledger.channels().get(ctx.id(), &path.id()?).await?;
     let channel = channel.ok_or_else(|| Problem::not_found("channel"))?;
     let version = channel.version;
-    Ok(Versioned::ok(version, ChannelView::from(channel).at(&ctx)))
+    let id = channel.id.clone();
+    let view = ChannelView::from(channel).at(&ctx);
+    Ok(Versioned::ok(version, view.with_end(&ctx, &id).await))
 }
 
 /// Makes or changes a channel. `If-Match` with its ETag guards against overwriting somebody else's change,
@@ -237,9 +272,9 @@ async fn put(
                 .with_current(json!({"state": state, "channel": channel}))
         }
     })?;
+    refresh(&ctx, &id).await;
     let view: ChannelView = answer.body;
-    answer.body = view.at(&ctx);
-    refresh(&ctx).await;
+    answer.body = view.at(&ctx).with_end(&ctx, &id).await;
     Ok(answer)
 }
 
@@ -253,14 +288,15 @@ async fn delete(
     Path(path): Path<ChannelPath>,
     Condition(condition): Condition,
 ) -> Result<StatusCode, Problem> {
+    let id = path.id()?;
     let deleted = ctx
         .app
         .ledger
         .channels()
-        .delete(ctx.id(), &path.id()?, condition, &ctx.trail(None))
+        .delete(ctx.id(), &id, condition, &ctx.trail(None))
         .await?;
     let gone = etag::deleted(deleted, "channel", version, |never| match never {})?;
-    refresh(&ctx).await;
+    refresh(&ctx, &id).await;
     Ok(gone)
 }
 
@@ -279,10 +315,12 @@ impl ChannelPath {
     }
 }
 
-/// This process routes by it at once, the others with their next comparison.
-async fn refresh(ctx: &Ctx) {
-    if let Err(error) = people::refresh(&ctx.app, &ctx.corp).await {
-        tracing::warn!(corp = %ctx.id(), error = %error, "channels are read anew later");
+/// Redis knows its limits, and this process routes by it, at once; the other processes with their next comparison.
+async fn refresh(ctx: &Ctx, channel: &ChannelId) {
+    let told = people::channels::tell_channel(&ctx.app, &ctx.corp, channel).await;
+    let read = people::refresh(&ctx.app, &ctx.corp).await;
+    if let Err(error) = told.and(read) {
+        tracing::warn!(corp = %ctx.id(), error = %error, "channels are told and read anew later");
     }
 }
 
@@ -311,11 +349,12 @@ fn check(wanted: &PutChannel) -> Result<NewChannel, Problem> {
             );
         }
         fields.bytes(&pointer, state, STATE_BYTES);
-        if state.starts_with(SLOT_STATE) || state.starts_with(PLAIN_STATE) {
+        if OUR_STATES.iter().any(|ours| state.starts_with(ours)) {
+            let ours = OUR_STATES.join(", ");
             fields.wrong(
                 &pointer,
                 "reserved_state",
-                format!("{SLOT_STATE} and {PLAIN_STATE} begin the States of contact ways that are made for public pages; take another one"),
+                format!("{ours} begin the States of contact ways and join ways that are made for public pages; take another one"),
             );
         }
         if !seen.insert(state) {
@@ -330,6 +369,10 @@ fn check(wanted: &PutChannel) -> Result<NewChannel, Problem> {
         welcome.check("/welcome", &mut fields);
     }
     let needs = needs(&mut fields, &wanted.needs);
+    let limits = ChannelLimits {
+        per_hour: most(&mut fields, "/per_hour", wanted.per_hour),
+        per_day: most(&mut fields, "/per_day", wanted.per_day),
+    };
     let visits = wanted
         .visits
         .as_ref()
@@ -348,6 +391,7 @@ fn check(wanted: &PutChannel) -> Result<NewChannel, Problem> {
             welcome,
             card: wanted.card,
             needs,
+            limits,
             visits,
         }),
         _ => Err(fields
@@ -355,6 +399,12 @@ fn check(wanted: &PutChannel) -> Result<NewChannel, Problem> {
             .err()
             .unwrap_or_else(|| Problem::not_found("pool"))),
     }
+}
+
+/// A channel that gives nobody is deleted, or its page taken away: 0 is a mistake.
+fn most(fields: &mut Fields, pointer: &str, wanted: Option<u64>) -> Option<u32> {
+    fields.range(pointer, wanted, LIMITS);
+    wanted.and_then(|most| u32::try_from(most).ok())
 }
 
 fn check_visits(wanted: &ChannelVisits, fields: &mut Fields) -> Visits {

@@ -37,7 +37,7 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
 #[derive(Debug, Serialize, ToSchema)]
 struct DeadEffect {
     id: String,
-    /// `welcome`, `transfer`, `member_card`.
+    /// `welcome`, `transfer`, `member_card`, `tag`, `goal_message`, `event`.
     kind: String,
     #[schema(required)]
     allocation_id: Option<String>,
@@ -58,7 +58,7 @@ struct DeadEffect {
 list_query! {
     /// Which effects.
     DeadEffectQuery {
-        /// `welcome`, `transfer` or `member_card`.
+        /// `welcome`, `transfer`, `member_card`, `tag`, `goal_message` or `event`.
         kind: Option<String>,
     }
 }

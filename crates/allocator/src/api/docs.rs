@@ -32,7 +32,7 @@ Errors are `application/problem+json` with a stable `code`. Lists are `data` and
 Times are RFC 3339 in UTC. Unknown fields and parameters are refused. \
 Every POST takes an `Idempotency-Key`: the same request with the same key has its effect once.";
 
-const TAGS: [(&str, &str); 22] = [
+const TAGS: [(&str, &str); 23] = [
     ("allocations", "Who got whom."),
     (
         "offers",
@@ -63,6 +63,10 @@ const TAGS: [(&str, &str); 22] = [
         "Customer groups, and the pools that they are filled in.",
     ),
     ("campaigns", "What brings people into customer groups."),
+    (
+        "seats",
+        "Seats in customer groups: who is shown which group.",
+    ),
     (
         "transfers",
         "Customers on their way from one member to another at WeCom.",

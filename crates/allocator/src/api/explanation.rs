@@ -4,9 +4,9 @@ use std::{cmp::Ordering, collections::BTreeMap};
 
 use allocation::{
     AllocationId, MAX_MEMBERS, MemberId, Skill,
-    explain::{self, Considered, Explanation},
+    explain::{self, Considered, Explanation, Rule},
 };
-use ledger::Allocation;
+use ledger::{Allocation, Preference};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -69,7 +69,8 @@ pub(super) struct DecisionView {
     at: When,
     /// The operation, with the version of its meaning.
     operation: &'static str,
-    /// `decided`, `visited`, `woken`, `reassigned`, `moved_on` (an offer came to nothing), `confirmed`, `kept`.
+    /// `decided`, `visited`, `woken`, `reassigned`, `moved_on` (an offer came to nothing), `confirmed`, `kept`,
+    /// `left_to_person` (it had waited long enough).
     what: &'static str,
     /// That was asked.
     pool: String,
@@ -89,14 +90,19 @@ pub(super) struct DecisionView {
     pub(super) chosen: Option<String>,
     /// What decided, in order. Of a pool: `earliest_deadline` (of those with credit, whose credit would reach a whole
     /// customer first), `most_credit` (nobody had credit), `least_load`. Before it: `longest_waiting_woken`,
-    /// `reassigned`, `offer_over`. Instead of it: `preferred` (whoever asked wanted him, or he had the customer before, or
-    /// the customer always comes to him). Without the pool: `named`, `held`, `late`, `mismatched`, `direct`, `kept`. After
+    /// `reassigned`, `offer_over`. Instead of it: `asked_for` (whoever asked wanted him), `earlier_owner` (he had the customer
+    /// before), `rendezvous` (the customer always comes to him), `preferred` (one of these; of decisions of earlier versions).
+    /// Without the pool: `named`, `held`, `late`, `mismatched`, `direct`, `kept`. After
     /// `offer_over`, when a person must decide: `tries_used_up` (as many were asked as the pool has asked), `nobody_left`.
+    /// `waited_too_long`: a person must decide because of that.
     rules: Vec<&'static str>,
     #[schema(required)]
     tie: Option<TieView>,
     #[schema(required)]
     waits: Option<WaitsView>,
+    /// How long it had waited when it was left to a person; null: it was not.
+    #[schema(required)]
+    waited: Option<WaitedView>,
     /// So many members the pool that served had.
     members: usize,
     /// So many of them could not be chosen, by the first filter that kept them out.
@@ -118,10 +124,23 @@ struct TieView {
 /// Nobody was chosen.
 #[derive(Debug, Serialize, ToSchema)]
 struct WaitsView {
-    /// `nobody_free`, `behind_others` (nobody overtakes one who waits), `leases_ending` (the next operation goes on).
+    /// `nobody_free`, `behind_others` (nobody overtakes one who waits), `leases_ending` (the next operation goes on),
+    /// `channel_limit` (the channel it came through gave what it may).
     why: &'static str,
     /// So many waited before it for the same.
     behind: usize,
+    /// Of `channel_limit`: when the channel may give again; else null.
+    #[schema(required)]
+    until: Option<When>,
+}
+
+/// A customer waited for somebody, longer than his pool lets customers wait.
+#[derive(Debug, Serialize, ToSchema)]
+struct WaitedView {
+    since: When,
+    seconds: f64,
+    /// As the pool said when he came.
+    person_after_seconds: u64,
 }
 
 /// A member of the pool, as the rules saw him.
@@ -144,7 +163,7 @@ struct CandidateView {
     /// After so many more decisions he would be owed a whole customer.
     #[schema(required)]
     due_in: Option<f64>,
-    /// The first that kept him out: `left_out`, `avoided` (a visitor could not add him: WeCom refuses his contact ways),
+    /// The first that kept him out: `left_out`, `avoided` (a visitor could not add him: WeCom refuses his contact ways, or they are all lent),
     /// `weight_zero`, `away`, `blocked`, `cap`, `hour_limit`, `day_limit`, `pool_cap`, `pool_hour_limit`, `pool_day_limit`,
     /// `skills`; null: he could be chosen.
     #[schema(required)]
@@ -174,12 +193,23 @@ async fn get(
     members.sort();
     members.dedup();
     people::learn(&ctx.app, &ctx.corp, members).await;
+    let is_preferred = |(one, _): &(Explanation, Whole)| one.rules.contains(&Rule::Preferred);
+    let preferences = match found.iter().any(is_preferred) {
+        true => {
+            ctx.app
+                .ledger
+                .allocations()
+                .preferences(ctx.id(), row.id)
+                .await?
+        }
+        false => Vec::new(),
+    };
     Ok(axum::Json(ExplanationView {
         allocation_id: row.id.to_string(),
         complete,
         decisions: found
             .into_iter()
-            .map(|(one, whole)| view(&ctx, one, whole))
+            .map(|(one, whole)| view(&ctx, one, whole, &preferences))
             .collect(),
     }))
 }
@@ -279,7 +309,21 @@ fn nearness(one: &Considered, other: &Considered) -> Ordering {
     kept_out.then_with(|| claim(one).total_cmp(&claim(other)))
 }
 
-pub(super) fn view(ctx: &Ctx, found: Explanation, whole: Whole) -> DecisionView {
+/// `preferences`: why its plan preferred whom, as far as that was kept.
+pub(super) fn view(
+    ctx: &Ctx,
+    found: Explanation,
+    whole: Whole,
+    preferences: &[(MemberId, Preference)],
+) -> DecisionView {
+    let chosen = found.chosen.clone();
+    let why = preferences
+        .iter()
+        .find(|(member, _)| chosen.as_ref() == Some(member));
+    let word = |rule: &Rule| match (rule, why) {
+        (Rule::Preferred, Some((_, why))) => why.as_str(),
+        _ => rule.as_str(),
+    };
     let userid = |member: &MemberId| ctx.corp.names.userid(member);
     let candidates = found.candidates.iter().map(|one| CandidateView {
         member: userid(&one.member),
@@ -302,7 +346,7 @@ pub(super) fn view(ctx: &Ctx, found: Explanation, whole: Whole) -> DecisionView 
         policy: found.pool_version,
         strategy: found.strategy.map(allocation::Strategy::as_str),
         chosen: found.chosen.as_ref().map(userid),
-        rules: found.rules.iter().map(|rule| rule.as_str()).collect(),
+        rules: found.rules.iter().map(word).collect(),
         tie: found.tie.map(|tie| TieView {
             rule: tie.rule.as_str(),
             others: tie.others,
@@ -310,6 +354,12 @@ pub(super) fn view(ctx: &Ctx, found: Explanation, whole: Whole) -> DecisionView 
         waits: found.waits.map(|waits| WaitsView {
             why: waits.why.as_str(),
             behind: waits.behind,
+            until: waits.until_ms.map(When),
+        }),
+        waited: found.waited.map(|waited| WaitedView {
+            since: When(waited.since_ms),
+            seconds: waited.waited_ms as f64 / 1_000.0,
+            person_after_seconds: waited.person_after_ms / 1_000,
         }),
         members: whole.members,
         kept_out: whole.kept_out,
@@ -318,59 +368,4 @@ pub(super) fn view(ctx: &Ctx, found: Explanation, whole: Whole) -> DecisionView 
 }
 
 #[cfg(test)]
-mod tests {
-    use allocation::{PoolId, Strategy, Weight, explain::What};
-
-    use super::*;
-
-    fn considered(name: &str, due_in: f64, filter: Option<explain::Filter>) -> Considered {
-        Considered {
-            member: MemberId::new(name).unwrap(),
-            weight: Weight::ONE,
-            load: 0,
-            load_per_weight: None,
-            credit_before: Some(0.0),
-            credit_after: None,
-            due_in: filter.is_none().then_some(due_in),
-            filter,
-        }
-    }
-
-    #[test]
-    fn of_many_the_chosen_one_and_who_was_next_are_shown() {
-        let found = Explanation {
-            seq: 1,
-            at_ms: 0,
-            op: "decide.2",
-            what: What::Decided,
-            pool: PoolId::new("p").unwrap(),
-            source: None,
-            needs: Vec::new(),
-            pool_version: Some(1),
-            strategy: Some(Strategy::WeightedRoundRobin),
-            chosen: Some(MemberId::new("md").unwrap()),
-            rules: Vec::new(),
-            tie: None,
-            waits: None,
-            candidates: vec![
-                considered("ma", 0.0, Some(explain::Filter::Away)),
-                considered("mb", 3.0, None),
-                considered("mc", 1.0, None),
-                considered("md", 2.0, None),
-                considered("me", 1.0, None),
-            ],
-        };
-        let names = |most| {
-            let (found, whole) = shortened(found.clone(), most);
-            assert_eq!((whole.members, whole.kept_out["away"]), (5, 1));
-            let members = found
-                .candidates
-                .into_iter()
-                .map(|one| one.member.to_string());
-            members.collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(names(5), "ma mb mc md me");
-        assert_eq!(names(4), "md mc me mb");
-        assert_eq!(names(1), "md");
-    }
-}
+mod tests;

@@ -224,6 +224,7 @@ async fn put(
     let put = pools
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
         .await?;
+    ctx.corp.groups_changed.notify_one();
     let mut answer = etag::put(put, version, |groups| caps_of_groups(&groups))?;
     let view: GroupPoolView = answer.body;
     answer.body = view.spelled(&ctx);
@@ -244,6 +245,7 @@ async fn delete(
     let deleted = pools
         .delete(ctx.id(), &path.id()?, condition, &ctx.trail(None))
         .await?;
+    ctx.corp.groups_changed.notify_one();
     etag::deleted(deleted, "group pool", version, |users| in_use(&users))
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use allocation::{ChatId, GroupPoolId, GroupTag, MAX_SEAT_TAGS};
+use allocation::{ChatId, GroupCount, GroupPoolId, GroupTag, MAX_SEAT_TAGS};
 use axum::http::StatusCode;
 use ledger::{Group, GroupCaps, GroupFilter, GroupRefused, GroupState, NewGroup, OwnCaps};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Api,
-    access::{Operator, Viewer},
+    access::{Ctx, Operator, Viewer},
     docs::Refusals,
     etag::{self, Condition, Versioned},
     extract::{Json, Path, Query},
@@ -91,6 +91,9 @@ struct GroupView {
     people: Option<u32>,
     #[schema(required)]
     read_at: Option<When>,
+    /// Its seats in this moment. Null: it is in no pool, or its people are not known (yet); then it is shown to nobody.
+    #[schema(required)]
+    seats: Option<GroupSeatsView>,
     /// Why it could not be read the last time; null: it could.
     #[schema(required)]
     problem: Option<GroupProblemView>,
@@ -117,6 +120,30 @@ impl From<GroupCaps> for GroupCapsView {
     }
 }
 
+/// How full a group is.
+#[derive(Debug, Serialize, ToSchema)]
+struct GroupSeatsView {
+    /// Who is in it, the corp's own people too, as far as events and reads said.
+    people: u32,
+    /// Held for visitors who were shown it.
+    held: u32,
+    /// Left below `scan_cap` less `buffer`.
+    free: u32,
+    /// So many of these people and visitors are above `scan_cap`: others came in past us.
+    oversold: u32,
+}
+
+impl From<GroupCount> for GroupSeatsView {
+    fn from(count: GroupCount) -> Self {
+        Self {
+            people: count.people,
+            held: count.held,
+            free: count.free,
+            oversold: count.oversold,
+        }
+    }
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 struct GroupProblemView {
     /// WeCom's number; null: it gave none.
@@ -135,10 +162,12 @@ enum NotShown {
     Dismissed,
     /// Nobody knows how many people are in it.
     NeverRead,
+    /// No code of a campaign has led into it yet.
+    NoJoinWay,
 }
 
 impl NotShown {
-    fn of(group: &Group) -> Vec<Self> {
+    fn of(group: &Group, seats: Option<GroupCount>) -> Vec<Self> {
         let mut why = Vec::new();
         if group.pool.is_none() {
             why.push(Self::NotInPool);
@@ -149,16 +178,22 @@ impl NotShown {
             GroupState::Spare => why.push(Self::Spare),
             GroupState::Dismissed => why.push(Self::Dismissed),
         }
-        if group.said.is_none() {
+        // In a pool what counts is what Redis knows: after a rebuild a group is read again though its row has a read.
+        let is_there = group.state != GroupState::Dismissed;
+        let is_unread = seats.is_none() && group.pool.is_some() && is_there;
+        if is_unread || group.said.is_none() {
             why.push(Self::NeverRead);
+        }
+        if group.pool.is_some() && group.way_ms.is_none() && is_there {
+            why.push(Self::NoJoinWay);
         }
         why
     }
 }
 
-impl From<Group> for GroupView {
-    fn from(group: Group) -> Self {
-        let not_shown = NotShown::of(&group);
+impl GroupView {
+    fn of(group: Group, seats: Option<GroupCount>) -> Self {
+        let not_shown = NotShown::of(&group, seats);
         let said = group.said;
         let (people, read_at) = said
             .as_ref()
@@ -181,6 +216,7 @@ impl From<Group> for GroupView {
             owner,
             people,
             read_at,
+            seats: seats.map(GroupSeatsView::from),
             problem: group.problem.map(|problem| GroupProblemView {
                 errcode: problem.errcode,
                 problem: problem.error,
@@ -220,7 +256,10 @@ async fn list(
     };
     let groups = ctx.app.ledger.groups();
     let groups = groups.list(ctx.id(), &filter, &page.request()?).await?;
-    Ok(axum::Json(List::of(groups, page.limit()?, GroupView::from)))
+    let mut seats = seats(&ctx, &groups.items).await.into_iter();
+    Ok(axum::Json(List::of(groups, page.limit()?, |group| {
+        GroupView::of(group, seats.next().flatten())
+    })))
 }
 
 /// One group. Its `ETag` goes into `If-Match` of a change.
@@ -232,7 +271,21 @@ async fn get(
 ) -> Result<Versioned<GroupView>, Problem> {
     let group = ctx.app.ledger.groups().get(ctx.id(), &path.id()?).await?;
     let group = group.ok_or_else(|| Problem::not_found("group"))?;
-    Ok(Versioned::ok(group.version, group.into()))
+    let seats = seats(&ctx, std::slice::from_ref(&group)).await;
+    let (version, seats) = (group.version, seats.into_iter().next().flatten());
+    Ok(Versioned::ok(version, GroupView::of(group, seats)))
+}
+
+/// Of each of these, in their order. Redis being away keeps nobody from reading what Postgres has.
+async fn seats(ctx: &Ctx, groups: &[Group]) -> Vec<Option<GroupCount>> {
+    let chats: Vec<ChatId> = groups.iter().map(|group| group.id.clone()).collect();
+    match ctx.corp.roster.group_counts(&chats).await {
+        Ok(counts) => counts,
+        Err(error) => {
+            tracing::debug!(corp = %ctx.corp.id, error = %error, "how full groups are is not known now");
+            vec![None; groups.len()]
+        }
+    }
 }
 
 /// Says what a group is to be; one that is not known is known from then on, and shown to nobody before it was read at WeCom.
@@ -256,8 +309,15 @@ async fn put(
     let put = groups
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
         .await?;
-    etag::put(put, version, |why| {
+    ctx.corp.groups_changed.notify_one();
+    let put: Versioned<Group> = etag::put(put, version, |why| {
         refused(why, wanted.group_pool.as_deref())
+    })?;
+    let seats = seats(&ctx, std::slice::from_ref(&put.body)).await;
+    Ok(Versioned {
+        body: GroupView::of(put.body, seats.into_iter().next().flatten()),
+        status: put.status,
+        version: put.version,
     })
 }
 
@@ -275,6 +335,7 @@ async fn delete(
     let deleted = groups
         .delete(ctx.id(), &path.id()?, condition, &ctx.trail(None))
         .await?;
+    ctx.corp.groups_changed.notify_one();
     etag::deleted(deleted, "group", version, |never| match never {})
 }
 

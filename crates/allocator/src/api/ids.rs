@@ -3,8 +3,8 @@
 //! the log are read as they are.
 
 use allocation::{
-    CalendarId, CampaignId, ChannelId, ChatId, GroupPoolId, GroupTag, MemberId, PoolId, Reason,
-    ScheduleId, Skill,
+    CalendarId, CampaignId, ChannelId, ChatId, GroupPoolId, GroupTag, InviterId, MemberId, PoolId,
+    Reason, ScheduleId, Skill,
 };
 
 /// Longest of all of them, bytes.
@@ -49,6 +49,7 @@ ids! {
     CalendarId: "the id of a calendar (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
     GroupPoolId: "the id of a group pool (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
     CampaignId: "the id of a campaign (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
+    InviterId: "the id of an inviter (1 to 64 of A-Z a-z 0-9, as it was given)", "";
     ChatId: "the chat_id of a group at WeCom (1 to 64 of A-Z a-z 0-9 _ - . @, beginning with a letter or digit)", "_-.@";
     Reason: "a short code such as on_leave (1 to 64 of A-Z a-z 0-9 _ - ., beginning with a letter or digit)", "_-.";
 }

@@ -18,12 +18,16 @@ mod dead_letters;
 mod deliveries;
 mod docs;
 mod drafts;
+mod edges;
 mod endpoints;
 mod etag;
+mod events;
 mod explanation;
 mod extract;
 mod findings;
 mod first_response;
+mod fission_rules;
+mod group_events;
 mod group_imports;
 mod group_pools;
 mod group_words;
@@ -31,6 +35,7 @@ mod groups;
 mod heartbeat;
 mod idempotent;
 pub(crate) mod ids;
+mod inviters;
 mod layers;
 mod leaves;
 mod member_presence;
@@ -50,9 +55,13 @@ mod read;
 mod reports;
 mod routing;
 mod schedules;
+mod seat_records;
+mod seats;
+mod sheet;
 mod shortfall;
 mod simulate;
 mod simulations;
+mod supply_tasks;
 mod transfers;
 mod tree;
 mod validate;
@@ -106,13 +115,17 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(dead_effects::routes())
         .merge(dead_letters::routes())
         .merge(deliveries::routes())
+        .merge(edges::routes())
         .merge(endpoints::routes())
+        .merge(events::routes())
         .merge(drafts::routes())
         .merge(explanation::routes())
         .merge(findings::routes())
+        .merge(group_events::routes())
         .merge(group_imports::routes())
         .merge(group_pools::routes())
         .merge(groups::routes())
+        .merge(inviters::routes())
         .merge(leaves::routes())
         .merge(member_presence::routes())
         .merge(members::routes())
@@ -127,8 +140,10 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(quotas::routes())
         .merge(reports::routes())
         .merge(schedules::routes())
+        .merge(seat_records::routes())
         .merge(shortfall::routes())
         .merge(simulations::routes())
+        .merge(supply_tasks::routes())
         .merge(transfers::routes())
         .merge(visits::more_routes())
         .merge(waiting::routes())
@@ -136,6 +151,9 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
             api.clone(),
             idempotent::answer_again,
         ));
-    let corp = repeatable.merge(asking::routes()).merge(visits::routes());
+    let corp = repeatable
+        .merge(asking::routes())
+        .merge(seats::routes())
+        .merge(visits::routes());
     OpenApiRouter::with_openapi(docs::head()).nest("/api/v1/corps/{corp_id}", corp)
 }

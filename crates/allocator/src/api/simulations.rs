@@ -1,7 +1,7 @@
 //! Trying a policy before it is live: one request now, or a period of the log again. Neither changes anything.
 
 use allocation::{
-    AllocationId, MemberId, Request, SubjectKey,
+    AllocationId, MemberId, Plan, Request, SubjectKey,
     whatif::{self, Change},
 };
 use axum::response::Response;
@@ -277,8 +277,14 @@ async fn decide(
         prefer: prefer.as_ref(),
         owner: None,
         avoid: &[],
+        through: None,
     };
-    let plan = plans::plan(&pool, &asked);
+    let (plan, why) = match plans::plan(&pool, &asked) {
+        Some(planned) => (Some(planned.plan), planned.why),
+        None => (None, Vec::new()),
+    };
+    let preferred = plan.as_ref().map_or(&[][..], Plan::prefer).iter().cloned();
+    let preferences: Vec<_> = preferred.zip(why).collect();
     let request = Request {
         allocation: AllocationId(id),
         pool: draft.pool,
@@ -295,7 +301,7 @@ async fn decide(
     let (found, whole) = explanation::shortened(found, USUAL_CANDIDATES);
     let members = found.candidates.iter().map(|one| one.member.clone());
     people::learn(&ctx.app, &ctx.corp, members.collect()).await;
-    let mut explanation = explanation::view(&ctx, found, whole);
+    let mut explanation = explanation::view(&ctx, found, whole, &preferences);
     explanation.policy = None;
     Ok(axum::Json(TriedView {
         member: explanation.chosen.clone(),

@@ -115,7 +115,7 @@ struct VisitView {
 }
 
 /// Decides whom a visitor of a channel sees, at once. Asked again for the same visitor, it answers the same until the
-/// hold ends; then he is decided anew.
+/// hold ends, or its member is blocked or leaves; then he is decided anew.
 #[utoipa::path(post, path = "/channels/{channel_id}/visits", tag = "visits", operation_id = "create_visit",
     params(("channel_id" = String, Path)), request_body = NewVisit,
     responses((status = 200, body = VisitView), Refusals))]
@@ -146,6 +146,7 @@ async fn create(
     let visited = visited.map_err(|error| match error {
         visits::Error::NotReady => ctx.roster(roster::Error::NotReady),
         visits::Error::Roster(error) => ctx.roster(error),
+        visits::Error::Reason(error) => Problem::internal(&error),
     })?;
     Ok(axum::Json(view(&ctx, &channel, visited).await?))
 }

@@ -15,7 +15,7 @@ const TIME: &str = "a time since 1970 as RFC 3339, for example 2026-10-14T08:00:
 pub(crate) struct When(pub(crate) u64);
 
 impl When {
-    pub(super) fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         let nanos = i128::from(self.0) * 1_000_000;
         let at =
             OffsetDateTime::from_unix_timestamp_nanos(nanos).unwrap_or(OffsetDateTime::UNIX_EPOCH);

@@ -18,6 +18,9 @@ const CARD_URL_MAX: usize = 2048;
 /// Characters of an allocation's id, and of the largest number of customers in a digest.
 const ALLOCATION_CHARS: usize = 36;
 const COUNT_CHARS: usize = 4;
+/// The longest name of a group pool.
+const POOL_CHARS: usize = 100;
+const TIME_CHARS: usize = 5;
 /// Of the longest time for an answer.
 const SECONDS_CHARS: usize = 5;
 
@@ -194,6 +197,28 @@ pub(super) const KEYS: Keys = &[
         }),
     ),
     (
+        "card.supply_title",
+        Rule::text("text of 1 to 128 characters", |text| is_line(text, 128)),
+    ),
+    ("card.supply_description", Rule::text(SUPPLY_TEXT, is_supply_text)),
+    ("card.supply_reminder", Rule::text(SUPPLY_TEXT, is_supply_text)),
+    (
+        "card.supply_url",
+        Rule::text("an address that begins with http:// or https://, of at most 2048 bytes", |text| {
+            let url = text.replace("{task}", &"0".repeat(ALLOCATION_CHARS));
+            url.len() <= CARD_URL_MAX && is_web(&url).is_some()
+        }),
+    ),
+    (
+        "card.goal",
+        Rule::text("text of 1 to 200 characters", |text| is_line(text, 200)),
+    ),
+    (
+        "events.url",
+        Rule::text("an address that begins with http:// or https://", |text| is_web(text).is_some()),
+    ),
+    ("events.secret", Rule::secret()),
+    (
         "handover.max_moves",
         Rule::whole(1, 2).because("WeCom allows 2 for one customer in 90 days"),
     ),
@@ -224,6 +249,17 @@ pub(super) const KEYS: Keys = &[
     ("visits.full_pause_ms", Rule::whole(1_000, 7 * DAY_MS)),
     ("visits.look_up_unionid", Rule::switch()),
     ("visits.pictures_mb", Rule::whole(1, 65_536)),
+    ("fission.read_after_ms", Rule::whole(0, 10 * MINUTE_MS)),
+    ("fission.read_lag_ms", Rule::whole(0, 10 * MINUTE_MS)),
+    ("fission.reads", Rule::whole(1, 64)),
+    ("fission.poll_ms", Rule::whole(10, MINUTE_MS)),
+    ("fission.period_ms", Rule::zero_or(5_000, 90 * DAY_MS)),
+    ("fission.failed_ms", Rule::whole(1_000, 7 * DAY_MS)),
+    ("fission.unread_release_ms", Rule::whole(1_000, 7 * DAY_MS)),
+    ("fission.memory_ms", Rule::whole(0, 90 * DAY_MS)),
+    ("fission.wait_ms", Rule::whole(0, 5_000)),
+    ("fission.ways_of_inviter", Rule::whole(1, 100)),
+    ("fission.inviter_ways", Rule::whole(0, 400_000)),
     (
         "retention.deliveries_days",
         Rule::zero_or(2, 36_500)
@@ -263,6 +299,16 @@ fn is_name(text: &str, signs: &str) -> bool {
 /// As the REST API lets pools be named.
 fn is_pool(text: &str) -> bool {
     is_name(text, "_-.") && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// What `card.supply_description` takes.
+const SUPPLY_TEXT: &str =
+    "text of 1 to 512 characters, {pool} counted as 100, {count} as 4 and {time} as 5";
+
+fn is_supply_text(text: &str) -> bool {
+    let text = text.replace("{pool}", &"0".repeat(POOL_CHARS));
+    let text = text.replace("{count}", &"0".repeat(COUNT_CHARS));
+    is_line(&text.replace("{time}", &"0".repeat(TIME_CHARS)), 512)
 }
 
 fn is_line(text: &str, longest: usize) -> bool {

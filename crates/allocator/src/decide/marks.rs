@@ -3,6 +3,10 @@
 use super::{Error, dirty};
 use crate::{
     app::CorpApp,
+    fission::{
+        dirty as chats,
+        intake::{ChatNews, ChatStep, Took},
+    },
     reception::intake::{Pair, Step},
 };
 
@@ -15,6 +19,17 @@ pub(super) struct Marks {
     pub(super) homeless: Vec<Pair>,
     /// Whose visit was guessed: WeCom may tell who they are.
     pub(super) guessed: Vec<Pair>,
+    /// Groups that changed, that are new, that are no more.
+    chats: Vec<String>,
+    chats_new: Vec<String>,
+    chats_gone: Vec<String>,
+}
+
+/// How long after an event it is read what became of it, milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delays {
+    pub(super) pair_ms: u64,
+    pub(super) chat_ms: u64,
 }
 
 impl Marks {
@@ -22,6 +37,16 @@ impl Marks {
         let taker = taker.unwrap_or_default();
         self.transfers
             .push(format!("{external_userid}{}{taker}", dirty::SEPARATOR));
+    }
+
+    pub(super) fn chat(&mut self, step: ChatStep, took: Took) {
+        let marks = match took {
+            Took::Counted { read: false, .. } | Took::NotOurs => return,
+            Took::Counted { read: true, .. } | Took::Reread => &mut self.chats,
+            Took::New => &mut self.chats_new,
+            Took::Gone => &mut self.chats_gone,
+        };
+        marks.push(step.chat.into());
     }
 
     /// The marks of a delivery whose outcome is logged: they are made after that, so they may be missing. Of a closing it
@@ -49,6 +74,11 @@ impl Marks {
                 "advanced",
             ) => self.transfer(&external_userid, taker.as_deref()),
             (Step::CheckMember(userid), "reread") => self.members.push(userid),
+            (Step::Chat(chat), outcome) if outcome != "ignored" => match chat.what {
+                ChatNews::New => self.chat(chat, Took::New),
+                ChatNews::Gone => self.chat(chat, Took::Gone),
+                ChatNews::People(_) | ChatNews::Doubt => self.chat(chat, Took::Reread),
+            },
             _ => {}
         }
     }
@@ -57,10 +87,11 @@ impl Marks {
         &self,
         corp: &CorpApp,
         now_ms: u64,
-        delay_ms: u64,
+        delays: Delays,
     ) -> Result<(), Error> {
         let names = |pairs: &[Pair]| pairs.iter().map(Pair::entity).collect::<Vec<_>>();
-        let soon = now_ms + delay_ms;
+        let soon = now_ms + delays.pair_ms;
+        let read_ms = now_ms + delays.chat_ms;
         mark(corp, dirty::PAIR, &names(&self.pairs), soon).await?;
         if !self.homeless.is_empty() {
             corp.pool_missed.notify_one();
@@ -69,6 +100,9 @@ impl Marks {
         mark(corp, dirty::PAIR, &names(&self.guessed), soon).await?;
         mark(corp, dirty::TRANSFER, &self.transfers, now_ms).await?;
         mark(corp, dirty::MEMBER, &self.members, soon).await?;
+        mark(corp, chats::CHAT, &self.chats, read_ms).await?;
+        mark(corp, chats::CHAT_NEW, &self.chats_new, read_ms).await?;
+        mark(corp, chats::CHAT_GONE, &self.chats_gone, now_ms).await?;
         if !self.transfers.is_empty() {
             corp.transfers_due.notify_one();
         }

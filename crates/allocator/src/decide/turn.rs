@@ -5,9 +5,14 @@ use std::collections::HashSet;
 use allocation::{Closed, Closing, Confirmation, Confirmed, Decision, Match, Request, SubjectKey};
 use metrics::counter;
 
-use super::{Error, marks::Marks, waiting};
+use super::{
+    Error,
+    marks::{Delays, Marks},
+    waiting,
+};
 use crate::{
     app::CorpApp,
+    fission::intake::{self as chats, ChatStep},
     payload::{Context, Outcome, Payload},
     reception::intake::{Pair, Step},
 };
@@ -24,6 +29,7 @@ pub(super) struct Turn {
     contexts: Vec<Context>,
     confirmations: Vec<(Confirmation, Context)>,
     closings: Vec<(Closing, Pair, Origin)>,
+    chats: Vec<(ChatStep, Origin)>,
     outcomes: Vec<Outcome>,
     pub(super) marks: Marks,
 }
@@ -142,6 +148,7 @@ impl Turn {
                 self.marks.homeless.push(pair);
                 self.ignored(corp, origin, "no_pool");
             }
+            Step::Chat(chat) => self.chats.push((chat, origin)),
             Step::Ignore(reason) => self.ignored(corp, origin, reason),
         }
         Ok(())
@@ -269,18 +276,37 @@ impl Turn {
         Ok(())
     }
 
+    /// Events of groups touch nothing that the others do. What became of one is known only afterwards, and is noted then.
+    async fn take_chats(&mut self, corp: &CorpApp) -> Result<(), Error> {
+        if self.chats.is_empty() {
+            return Ok(());
+        }
+        let (steps, origins): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.chats).into_iter().unzip();
+        let took = chats::take(corp, &steps).await?;
+        for ((step, origin), took) in steps.into_iter().zip(origins).zip(took) {
+            self.marks.chat(step, took);
+            match took.outcome() {
+                ("ignored", reason) => self.ignored(corp, origin, reason),
+                (outcome, reason) => self.outcome(origin, outcome, reason),
+            }
+        }
+        Ok(())
+    }
+
     /// The rest, then the marks. Marks come last, as only an answer says which are needed, and before the
     /// acknowledgement: a batch that comes again makes them again.
     pub(super) async fn finish(
         mut self,
         corp: &CorpApp,
         now_ms: u64,
-        delay_ms: u64,
+        delays: Delays,
         look_up: bool,
     ) -> Result<(), Error> {
         self.decide(corp).await?;
         self.confirm(corp).await?;
         self.close(corp).await?;
+        self.take_chats(corp).await?;
         if !self.outcomes.is_empty() {
             let payload = Payload {
                 outcomes: std::mem::take(&mut self.outcomes),
@@ -291,7 +317,7 @@ impl Turn {
         if !look_up {
             self.marks.guessed.clear();
         }
-        self.marks.write(corp, now_ms, delay_ms).await
+        self.marks.write(corp, now_ms, delays).await
     }
 }
 

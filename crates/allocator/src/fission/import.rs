@@ -12,17 +12,12 @@ use ledger::{
     GroupProblem, GroupRead, GroupRefused, GroupState, Imported, NewImport, Operation, Progress,
     Trail,
 };
-use quota::Urgency;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
-use wecom::client::{GroupChat, MemberNames, api};
-use wecom::error::Class;
 
-use crate::{
-    app::{App, CorpApp},
-    permit,
-};
+use super::get::{Answer, DISSOLVED, ask, problem_of};
+use crate::app::{App, CorpApp};
 
 /// Groups written in one transaction.
 const BATCH: usize = 10;
@@ -30,10 +25,6 @@ const BATCH: usize = 10;
 const AT_ONCE: usize = 2;
 /// Groups in a row that WeCom does not answer for: it is not the group then.
 const MOST_UNANSWERED: u32 = 3;
-/// There is no such group any more.
-const DISSOLVED: i64 = 49008;
-/// The group is none of customers, its owner lacks the customer-contact function, or it is another corp's.
-const NOT_A_CUSTOMER_GROUP: i64 = 90501;
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -77,6 +68,16 @@ impl Error {
     }
 }
 
+/// The groups of one owner that WeCom lists.
+pub(super) async fn owned(
+    app: &App,
+    corp: &CorpApp,
+    owner: &MemberId,
+) -> Result<std::collections::BTreeSet<ChatId>, Error> {
+    let listed = listing::list(app, corp, std::slice::from_ref(owner)).await?;
+    Ok(listed.groups)
+}
+
 /// What new groups become.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -108,13 +109,6 @@ pub(crate) struct Import {
     tries: i32,
     /// Groups in a row.
     unanswered: u32,
-}
-
-/// What became of asking for one group.
-enum Answer {
-    Answered(Result<GroupRead, GroupProblem>),
-    Unanswered(wecom::Error),
-    Wait(u64),
 }
 
 impl Import {
@@ -178,9 +172,13 @@ impl Import {
         let mut answered = Vec::new();
         for (chat, answer) in batch.into_iter().zip(answers) {
             match answer {
-                Answer::Answered(answer) => {
+                Answer::Read(found) => {
                     self.unanswered = 0;
-                    answered.push((chat, answer));
+                    answered.push((chat, Ok(found.read)));
+                }
+                Answer::Refused(problem) => {
+                    self.unanswered = 0;
+                    answered.push((chat, Err(problem)));
                 }
                 // What follows was read in vain, and is read again in its turn.
                 _ if !answered.is_empty() => break,
@@ -226,8 +224,10 @@ impl Import {
         let reads: Vec<GroupRead> = reads.cloned().collect();
         if !reads.is_empty() {
             let imported = groups.import(&corp.id, &reads, &self.new, &self.trail);
-            if let Imported::Refused(why) = imported.await? {
-                return Err(self.refused(why));
+            match imported.await? {
+                Imported::Written(added) if added.is_empty() => {}
+                Imported::Written(_) => corp.groups_changed.notify_one(),
+                Imported::Refused(why) => return Err(self.refused(why)),
             }
         }
         for (chat, answer) in &answered {
@@ -260,59 +260,6 @@ impl Import {
             GroupRefused::PoolFull(most) => Error::PoolFull(pool, most),
             _ => Error::NoPool(pool),
         }
-    }
-}
-
-async fn ask(app: &App, corp: &CorpApp, chat: &ChatId) -> Answer {
-    let permit = match permit::take(app, corp, api::GET_GROUP_CHAT, Urgency::Ordinary).await {
-        Ok(permit) => permit,
-        Err(until_ms) => return Answer::Wait(until_ms),
-    };
-    let read_ms = app.now_ms();
-    let answer = corp
-        .client
-        .get_group_chat(chat.as_str(), MemberNames::Hidden)
-        .await;
-    permit::done(app, corp, api::GET_GROUP_CHAT, &permit, &answer).await;
-    match answer {
-        Ok(group) => Answer::Answered(read(chat, group, read_ms)),
-        Err(error) => match error.class() {
-            _ if error.stops_the_app() => Answer::Unanswered(error),
-            // The budget knows for how long.
-            Class::RateLimited => Answer::Wait(read_ms),
-            Class::RetryWithBackoff | Class::RefreshToken => Answer::Unanswered(error),
-            _ => Answer::Answered(Err(problem_of(&error))),
-        },
-    }
-}
-
-fn read(chat: &ChatId, group: GroupChat, read_ms: u64) -> Result<GroupRead, GroupProblem> {
-    let members = group.member_list.ok_or_else(|| GroupProblem {
-        errcode: None,
-        error: "WeCom's answer does not say who is in it".to_owned(),
-    })?;
-    Ok(GroupRead {
-        chat: chat.clone(),
-        name: group.name,
-        owner: group.owner,
-        member_count: u32::try_from(members.len()).unwrap_or(u32::MAX),
-        member_version: group.member_version,
-        read_ms,
-    })
-}
-
-/// As people are told.
-fn problem_of(error: &wecom::Error) -> GroupProblem {
-    let why = match error.errcode() {
-        Some(DISSOLVED) => "; it is dissolved",
-        Some(NOT_A_CUSTOMER_GROUP) => {
-            "; it is no customer group, or its owner lacks the customer-contact function"
-        }
-        _ => "",
-    };
-    GroupProblem {
-        errcode: error.errcode(),
-        error: format!("{error}{why}"),
     }
 }
 

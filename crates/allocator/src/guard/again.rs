@@ -11,6 +11,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    ops::RangeInclusive,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -18,7 +19,7 @@ use std::{
 use allocation::{LogEntry, Op};
 use ledger::{DeliveryFilter, LogRow, Trail};
 use metrics::counter;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Error;
 use crate::{
@@ -96,6 +97,7 @@ fn is_for_again(entry: &LogEntry) -> bool {
         Op::Note => entry.payload.is_some(),
         Op::Presence(_)
         | Op::SetMember(_)
+        | Op::SetChannel(_)
         | Op::SetSkills(_)
         | Op::SetPool(_)
         | Op::RemovePool { .. }
@@ -112,13 +114,44 @@ fn is_for_again(entry: &LogEntry) -> bool {
 
 /// An operation takes up the deliveries of the last day that nothing came of: it is in Postgres before the corp opens,
 /// so that whoever is alive carries it out. Those that are still in the inbox are done twice, which is doing them once.
-pub(super) async fn take_up(app: &App, corp: &CorpApp, generation: u64) -> Result<(), Error> {
+pub(super) async fn take_up(
+    app: &App,
+    corp: &CorpApp,
+    generation: u64,
+) -> Result<(), ledger::Error> {
     let now_ms = app.now_ms();
     let from_ms = now_ms.saturating_sub(LATE_MS);
+    take_up_received(
+        app,
+        corp,
+        (from_ms, now_ms),
+        json!({"generation": generation}),
+    )
+    .await
+}
+
+/// These were written down when the inbox that they came from was gone already: the rebuild may have looked too early for them.
+/// None of them may be lost; those that something came of are left out.
+pub(crate) async fn take_up_late(
+    app: &App,
+    corp: &CorpApp,
+    received_ms: RangeInclusive<u64>,
+) -> Result<(), ledger::Error> {
+    let between = (*received_ms.start(), received_ms.end() + 1);
+    take_up_received(app, corp, between, json!({"inbox": "lost"})).await
+}
+
+async fn take_up_received(
+    app: &App,
+    corp: &CorpApp,
+    (from_ms, before_ms): (u64, u64),
+    why: Value,
+) -> Result<(), ledger::Error> {
+    let now_ms = app.now_ms();
     let pending = DeliveryFilter {
         pending: true,
         received_from_ms: Some(from_ms),
-        received_before_ms: Some(now_ms),
+        received_before_ms: Some(before_ms),
         ..DeliveryFilter::default()
     };
     // Nobody is served before the corp is open: who cannot be counted soon is taken up uncounted.
@@ -129,18 +162,16 @@ pub(super) async fn take_up(app: &App, corp: &CorpApp, generation: u64) -> Resul
         Ok(Ok(count)) => count.matched,
         Ok(Err(_)) | Err(_) => 0,
     };
-    let request = json!({
-        "received_after": When(from_ms),
-        "received_before": When(now_ms),
-        "pending": true,
-        "generation": generation,
-    });
+    let mut request = why;
+    request["received_after"] = json!(When(from_ms));
+    request["received_before"] = json!(When(before_ms));
+    request["pending"] = json!(true);
     let trail = Trail::system(now_ms, "rebuild");
     app.ledger
         .operations()
         .create(&corp.id, DELIVERIES, total, &request, &trail)
         .await?;
-    tracing::warn!(corp = %corp.id, generation, deliveries = total, "deliveries that nothing came of are taken up again");
+    tracing::warn!(corp = %corp.id, deliveries = total, "deliveries that nothing came of are taken up again");
     Ok(())
 }
 

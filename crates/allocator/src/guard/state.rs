@@ -13,7 +13,7 @@ use super::Error;
 use crate::{
     app::{App, CorpApp},
     faults::with_causes,
-    people,
+    fission, people,
 };
 
 /// Log entries read at once while folding.
@@ -97,11 +97,12 @@ pub(super) async fn of_rows(
     let members = app.ledger.members().all(&corp.id).await?;
     let pools = pools(app, corp).await?;
     let standing = app.ledger.allocations().standing(&corp.id).await?;
-    let (log_seq, at_ms, open) = standing.map_or((0, 0, Vec::new()), |mut standing| {
-        let open = std::mem::take(&mut standing.open).into_iter();
-        let open = open.map(|row| view(row, &mut standing)).collect();
-        (standing.log_seq, standing.at_ms, open)
-    });
+    let mut standing = standing.unwrap_or_default();
+    let open = std::mem::take(&mut standing.open).into_iter();
+    let open = open.map(|row| view(row, &mut standing)).collect();
+    let groups = fission::standing::configured(app, corp).await?;
+    let seats = fission::standing::seat_rows(&standing.seats, groups);
+    let (log_seq, at_ms) = (standing.log_seq, standing.at_ms);
     let state = model::Corp::from_rows(
         log_seq,
         at_ms,
@@ -109,6 +110,8 @@ pub(super) async fn of_rows(
         pools,
         open,
     );
+    let state = state.with_channels(people::channels::changes(app, corp).await?);
+    let state = state.with_seats(seats);
     let snapshot = Snapshot {
         seq: log_seq,
         dump: state.dump().to_json(),

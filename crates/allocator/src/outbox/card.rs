@@ -138,7 +138,7 @@ async fn wanted(app: &App, corp: &CorpApp, rows: Vec<OutboxRow>) -> Result<Vec<O
 }
 
 /// Counts one card to the member, over all processes; or says when he may get the next one.
-async fn enough(app: &App, corp: &CorpApp, member: &str) -> Result<Option<u64>, Error> {
+pub(crate) async fn enough(app: &App, corp: &CorpApp, member: &str) -> Result<Option<u64>, Error> {
     let name = format!("{}:{member}", api::SEND_MESSAGE);
     let limits = BudgetLimits {
         per_minute: app.config.outbox.cards_per_minute,

@@ -8,7 +8,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 use wecom::client::api;
 
-use super::{card, hands::Hands, transfer, verdict::Error, welcome};
+use super::{card, hands::Hands, reward, transfer, verdict::Error, welcome};
 use crate::{
     app::{App, CorpApp},
     backoff::{Backoff, sleep},
@@ -18,6 +18,14 @@ use crate::{
 /// Lost leases and missed deadlines are looked for this often.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 const REAP: u32 = 500;
+const REPEATABLE: [&str; 4] = [
+    kind::MEMBER_CARD,
+    kind::GOAL_MESSAGE,
+    kind::TAG,
+    kind::EVENT,
+];
+/// Lanes that may wait look so much less often.
+const SLOW: u64 = 5;
 
 type Working = JoinSet<Result<(), Error>>;
 
@@ -26,6 +34,8 @@ pub(super) enum Lane {
     Welcome,
     Transfer,
     Card,
+    Tag,
+    GoalMessage,
 }
 
 impl Lane {
@@ -34,6 +44,8 @@ impl Lane {
             Self::Welcome => kind::WELCOME,
             Self::Transfer => kind::TRANSFER,
             Self::Card => kind::MEMBER_CARD,
+            Self::Tag => kind::TAG,
+            Self::GoalMessage => kind::GOAL_MESSAGE,
         }
     }
 
@@ -42,14 +54,24 @@ impl Lane {
         match self {
             Self::Welcome => api::SEND_WELCOME_MSG,
             Self::Transfer => api::TRANSFER_CUSTOMER,
-            Self::Card => api::SEND_MESSAGE,
+            Self::Card | Self::GoalMessage => api::SEND_MESSAGE,
+            Self::Tag => api::MARK_TAG,
         }
     }
 
     pub(super) fn urgency(self) -> Urgency {
         match self {
             Self::Welcome => Urgency::Urgent,
-            Self::Transfer | Self::Card => Urgency::Ordinary,
+            Self::Transfer | Self::Card | Self::Tag | Self::GoalMessage => Urgency::Ordinary,
+        }
+    }
+
+    /// How long it waits for rows of other processes; those of this one are told.
+    fn poll_ms(self, poll_ms: u64) -> u64 {
+        match self {
+            Self::Welcome | Self::Transfer | Self::Card => poll_ms,
+            // Nobody waits for them.
+            Self::Tag | Self::GoalMessage => poll_ms.saturating_mul(SLOW),
         }
     }
 
@@ -80,7 +102,7 @@ pub(super) async fn run(app: &Arc<App>, corp: &Arc<CorpApp>, stop: &Cancellation
     let lease_ms = match lane {
         Lane::Welcome => rules.claim_ms,
         // What a batch waits for workers, looks up and locks is done before it is begun.
-        Lane::Transfer | Lane::Card => rules.lease_ms,
+        Lane::Transfer | Lane::Card | Lane::Tag | Lane::GoalMessage => rules.lease_ms,
     };
     let mut backoff = Backoff::store();
     let mut working = Working::new();
@@ -115,7 +137,7 @@ pub(super) async fn run(app: &Arc<App>, corp: &Arc<CorpApp>, stop: &Cancellation
                 backoff.reset();
                 tokio::select! {
                     () = corp.effects_due.notified() => {}
-                    () = tokio::time::sleep(Duration::from_millis(rules.poll_ms)) => {}
+                    () = tokio::time::sleep(Duration::from_millis(lane.poll_ms(rules.poll_ms))) => {}
                     Some(done) = working.join_next() => report(corp, lane, done),
                     () = stop.cancelled() => {}
                 }
@@ -124,7 +146,7 @@ pub(super) async fn run(app: &Arc<App>, corp: &Arc<CorpApp>, stop: &Cancellation
                 backoff.reset();
                 let handed_out = match lane {
                     Lane::Welcome => welcome::hand_out(&hands, &mut working, rows, until_ms).await,
-                    Lane::Transfer | Lane::Card => {
+                    Lane::Transfer | Lane::Card | Lane::Tag | Lane::GoalMessage => {
                         hand_out(&hands, &mut working, rows, until_ms).await
                     }
                 };
@@ -158,6 +180,7 @@ async fn hand_out(
         working.spawn(async move {
             let done = match hands.lane {
                 Lane::Card => card::send(&hands, rows, until_ms).await,
+                Lane::Tag | Lane::GoalMessage => reward::give(&hands, rows, until_ms).await,
                 _ => transfer::start(&hands, rows, until_ms).await,
             };
             drop(worker);
@@ -207,7 +230,7 @@ pub(super) async fn reap(app: &App, corp: &CorpApp, stop: &CancellationToken) {
         match app
             .ledger
             .outbox()
-            .reap(&[kind::MEMBER_CARD], REAP, app.now_ms())
+            .reap(&REPEATABLE, REAP, app.now_ms())
             .await
         {
             Ok(reaped) => {

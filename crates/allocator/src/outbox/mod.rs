@@ -8,16 +8,22 @@
 //! |---|---|
 //! | welcome | never repeated |
 //! | transfer | looked up with `transfer_result`, then only what is missing is sent again |
-//! | member_card | sent again: identical JSON, WeCom's duplicate check |
+//! | member_card, goal_message | sent again: identical JSON, WeCom's duplicate check |
+//! | tag | put on again: it is there once |
+//! | event | sent again with the same id, which tells whoever hears it |
 
 mod card;
+pub mod event;
 mod hands;
 mod lane;
+mod reward;
 mod transfer;
 mod transfer_answer;
 mod transfer_unknown;
 mod verdict;
 mod welcome;
+
+pub(crate) use card::enough;
 
 use std::sync::Arc;
 
@@ -31,6 +37,9 @@ pub async fn run(app: Arc<App>, corp: Arc<CorpApp>, stop: CancellationToken) {
         lane::run(&app, &corp, &stop, lane::Lane::Welcome),
         lane::run(&app, &corp, &stop, lane::Lane::Transfer),
         lane::run(&app, &corp, &stop, lane::Lane::Card),
+        lane::run(&app, &corp, &stop, lane::Lane::Tag),
+        lane::run(&app, &corp, &stop, lane::Lane::GoalMessage),
+        event::run(&app, &corp, &stop),
         lane::reap(&app, &corp, &stop),
     );
 }

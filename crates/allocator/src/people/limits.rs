@@ -14,6 +14,20 @@ use crate::app::{App, CorpApp};
 const HOUR_MS: u64 = 60 * 60 * 1_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
 
+/// The next one there; None: there is none to come.
+pub(super) fn midnight(zone: &Zone, now_ms: u64) -> Option<u64> {
+    let end_ms = next_local_midnight(zone, now_ms);
+    (end_ms < u64::MAX).then_some(end_ms)
+}
+
+/// When this hour and this day began, of a day that ends then. As the rules count: a day has 24 hours, counted back from
+/// its end.
+pub(super) fn counted_from(day_end_ms: Option<u64>, now_ms: u64) -> (u64, u64) {
+    let day_end_ms = day_end_ms.unwrap_or((now_ms / DAY_MS + 1) * DAY_MS);
+    let hours_left = (day_end_ms.saturating_sub(now_ms + 1)) / HOUR_MS;
+    (day_end_ms - (hours_left + 1) * HOUR_MS, day_end_ms - DAY_MS)
+}
+
 /// When days end, at one moment.
 pub(super) struct Days {
     everybody: Arc<Everybody>,
@@ -49,8 +63,7 @@ impl Days {
         }
         let schedule = member.schedule.as_ref();
         let zone = schedule.and_then(|id| self.everybody.zone_of(id));
-        let end_ms = next_local_midnight(zone.or(self.default_zone.as_ref())?, self.now_ms);
-        (end_ms < u64::MAX).then_some(end_ms)
+        midnight(zone.or(self.default_zone.as_ref())?, self.now_ms)
     }
 
     pub(super) fn change(&self, member: &Member) -> SetMember {
@@ -66,14 +79,11 @@ impl Days {
     /// From when on he is counted; None: he is not.
     fn counted(&self, member: &Member) -> Option<Counted> {
         let is_counted = member.per_hour.is_some() || member.per_day.is_some();
-        let next_midnight = || (self.now_ms / DAY_MS + 1) * DAY_MS;
-        let day_end_ms = self.end(member).unwrap_or_else(next_midnight);
-        // As the rules count: a day has 24 hours, counted back from its end.
-        let hours_left = (day_end_ms.saturating_sub(self.now_ms + 1)) / HOUR_MS;
+        let (hour_ms, day_ms) = counted_from(self.end(member), self.now_ms);
         is_counted.then(|| Counted {
             member: member.member.clone(),
-            hour_ms: day_end_ms - (hours_left + 1) * HOUR_MS,
-            day_ms: day_end_ms - DAY_MS,
+            hour_ms,
+            day_ms,
         })
     }
 

@@ -12,6 +12,7 @@ use ledger::Otherwise;
 use super::Error;
 use crate::{
     app::{App, CorpApp},
+    fission::{campaigns, join_ways},
     reception::{
         routes::{self, Able, Channel, Routes, Visits, Welcome},
         slots,
@@ -30,6 +31,7 @@ pub async fn look_again(app: &App, corp: &CorpApp) -> bool {
     }
     let look = async {
         slots::refresh(app, corp).await?;
+        join_ways::refresh(app, corp).await?;
         let mark = app.ledger.configuration_mark(&corp.id).await?;
         if mark != corp.routes().mark {
             refresh(app, corp).await?;
@@ -111,12 +113,14 @@ pub async fn refresh(app: &App, corp: &CorpApp) -> Result<(), Error> {
                 welcome,
                 card: channel.card,
                 needs: channel.needs,
+                is_limited: !channel.limits.is_none(),
                 visits,
             },
         );
     }
     let deleted = app.ledger.channels().deleted_with_ways(&corp.id).await?;
     routes.deleted = deleted.into_iter().collect();
+    campaigns::refresh(app, corp).await?;
     corp.set_routes(routes);
     Ok(())
 }

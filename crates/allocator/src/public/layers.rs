@@ -62,7 +62,7 @@ pub(super) fn around(routes: Router<Site>, site: &Site) -> Router<Site> {
 
 async fn finish(State(site): State<Site>, request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let asked = Asked::new(request.uri().query().unwrap_or_default(), request.headers());
+    let asked = Asked::new(request.uri(), request.headers());
     // The template, not the path: that has a channel's code.
     let route = request
         .extensions()

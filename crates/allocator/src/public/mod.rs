@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `GET /c/{public_code}` | decides which member the visitor gets, and shows how to add him |
 //! | `GET /c/{public_code}/status` | the same as a few words of JSON, for the page's script |
-//! | `GET /w/{way}.png` | the picture of a contact way, from memory |
+//! | `GET /g/{public_code}` | decides which customer group the visitor of a campaign gets, and shows how to join it |
+//! | `GET /g/{public_code}/status` | the same for its script |
+//! | `GET /w/{way}.png` | the picture of a contact way or join way, from memory |
 //! | `GET /livez` | for the proxy |
 //!
 //! A page is whole without scripts: where something is waited for it comes again by itself, the less often the longer it
@@ -19,7 +21,8 @@ pub mod identity;
 mod layers;
 mod pages;
 mod render;
-mod states;
+mod seats;
+pub(crate) mod states;
 mod text;
 mod visitor;
 
@@ -88,6 +91,8 @@ pub fn router(site: Site) -> Router {
     let routes = Router::new()
         .route("/c/{code}", get(pages::page))
         .route("/c/{code}/status", get(pages::status))
+        .route("/g/{code}", get(pages::page))
+        .route("/g/{code}/status", get(pages::status))
         .route("/w/{file}", get(pages::picture))
         // Browsers ask for it whatever the page says.
         .route("/favicon.ico", get(async || StatusCode::NO_CONTENT))

@@ -14,7 +14,7 @@ use metrics::counter;
 
 use super::{
     Site,
-    desk::{Away, Place, Visited},
+    desk::{Away, Door, Place, Seat, Visited},
     html::{Answer, Button, Page},
     identity::{Identity, Purpose},
     render::{self, Asked},
@@ -29,7 +29,7 @@ const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000
 
 type Code = Result<Path<String>, PathRejection>;
 
-/// A request for one channel: what is asked, of whom, and by whom.
+/// A request for one channel or campaign: what is asked, of whom, and by whom.
 struct Call {
     site: Site,
     asked: Asked,
@@ -46,7 +46,7 @@ impl Call {
         if !CODE.contains(&code.len()) || !code.bytes().all(plain) {
             return Err(NoPage::Unknown);
         }
-        let found = within(site.patience, site.desk.place(&code)).await;
+        let found = within(site.patience, site.desk.place(asked.door, &code)).await;
         let place = found.map_err(|Away| NoPage::Away)?.ok_or(NoPage::Unknown)?;
         let now_ms = site.clock.now_ms();
         Ok(Self {
@@ -73,6 +73,10 @@ impl Call {
             Ok(Visited::Met { .. }) => "met",
             Ok(Visited::NoPool) => "no_pool",
             Ok(Visited::Off) => "off",
+            Ok(Visited::Seat(Seat::Held { .. })) => "seat_held",
+            Ok(Visited::Seat(Seat::Waiting { .. })) => "seat_waiting",
+            Ok(Visited::Seat(Seat::Joined { .. })) => "seat_joined",
+            Ok(Visited::Seat(Seat::Preparing)) => "seat_preparing",
             Err(Away) => "away",
         };
         let corp = self.place.corp.to_string();
@@ -88,12 +92,23 @@ impl Call {
 
     fn cookie(&self, identity: &Identity) -> Cookie<'static> {
         let Self { site, place, .. } = self;
-        visitor::cookie(&site.keys, &place.corp, identity, site.secure, self.now_ms)
+        visitor::cookie(
+            &site.keys,
+            &place.corp,
+            identity,
+            site.secure,
+            self.now_ms,
+            self.asked.door,
+        )
+    }
+
+    fn path(&self) -> String {
+        format!("{}{}", self.asked.door.path(), self.code)
     }
 
     /// `v` is what the addresses carry, of a visitor without a cookie.
     fn view(&self, v: Option<&str>) -> View<'_> {
-        let path = format!("/c/{}", self.code);
+        let path = self.path();
         let language = self.asked.language;
         // Without cookies the language is in the addresses too.
         let lang = (v.is_some() || self.asked.lang).then_some(language.code());
@@ -117,7 +132,7 @@ enum NoPage {
     Away,
 }
 
-/// `GET /c/{code}`.
+/// `GET /c/{code}` and `GET /g/{code}`.
 pub(super) async fn page(
     State(site): State<Site>,
     asked: Asked,
@@ -155,7 +170,7 @@ pub(super) async fn page(
             let v = call.sign(Purpose::Bounce(visitor::browser(&headers)), &identity);
             let cookie = call.cookie(&identity);
             let lang = call.asked.lang.then_some(call.asked.language.code());
-            let to = self::address(&format!("/c/{}", call.code), Some(&v), lang);
+            let to = self::address(&call.path(), Some(&v), lang);
             return render::see_other(&to, Some(cookie));
         }
     };
@@ -180,18 +195,21 @@ fn proceed(call: &Call, headers: &HeaderMap, identity: &Identity) -> Response {
     let view = call.view(call.asked.v.as_deref());
     let texts = view.language.texts();
     let button = Button {
-        action: format!("/c/{}", call.code),
+        action: call.path(),
         v: call.sign(Purpose::Person(visitor::browser(headers)), identity),
         text: texts.proceed_button,
     };
     let page = Page {
         button: Some(button),
-        ..view.page(texts.proceed).line(texts.proceed_text)
+        ..view.page(texts.proceed).line(match call.asked.door {
+            Door::Channel => texts.proceed_text,
+            Door::Campaign => texts.seat_proceed_text,
+        })
     };
     render::answer(Answer::new(StatusCode::OK, page))
 }
 
-/// `GET /c/{code}/status`: what the page would show, for its script. It never makes anybody a visitor.
+/// `GET …/{code}/status`: what the page would show, for its script. It never makes anybody a visitor.
 pub(super) async fn status(
     State(site): State<Site>,
     asked: Asked,

@@ -3,12 +3,13 @@
 use askama::Template;
 use axum::{
     extract::FromRequestParts,
-    http::{HeaderMap, HeaderValue, StatusCode, header, request::Parts},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use cookie::Cookie;
 
 use super::{
+    desk::Door,
     html::{Answer, Page},
     text::{Language, Texts},
     visitor,
@@ -25,11 +26,13 @@ pub(super) struct Asked {
     /// The query says which.
     pub(super) lang: bool,
     pub(super) v: Option<String>,
+    pub(super) door: Door,
 }
 
 impl Asked {
     /// The query's language, else the cookie's, else what the browser prefers.
-    pub(super) fn new(query: &str, headers: &HeaderMap) -> Self {
+    pub(super) fn new(uri: &Uri, headers: &HeaderMap) -> Self {
+        let query = uri.query().unwrap_or_default();
         let mut by_query = None;
         let mut v = None;
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
@@ -53,14 +56,22 @@ impl Asked {
             language: by_query.or_else(by_cookie).unwrap_or_else(by_header),
             lang: by_query.is_some(),
             v,
+            door: Door::of_path(uri.path()),
         }
     }
 
     /// Remembers the language that somebody chose.
     pub(super) fn cookie(&self, secure: bool) -> Option<Cookie<'static>> {
         let value = self.language.code().to_owned();
-        self.lang
-            .then(|| visitor::kept(LANGUAGE_COOKIE.to_owned(), value, LANGUAGE_LIFE_S, secure))
+        self.lang.then(|| {
+            visitor::kept(
+                LANGUAGE_COOKIE.to_owned(),
+                value,
+                LANGUAGE_LIFE_S,
+                secure,
+                self.door,
+            )
+        })
     }
 }
 
@@ -68,10 +79,7 @@ impl<S: Sync> FromRequestParts<S> for Asked {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
-        Ok(Self::new(
-            parts.uri.query().unwrap_or_default(),
-            &parts.headers,
-        ))
+        Ok(Self::new(&parts.uri, &parts.headers))
     }
 }
 
@@ -105,7 +113,7 @@ pub(super) fn answer(answer: Answer) -> Response {
     }
 }
 
-/// A page of no channel.
+/// A page of no channel and no campaign.
 fn plain(
     asked: &Asked,
     status: StatusCode,
@@ -134,7 +142,11 @@ pub(super) fn broken(asked: &Asked) -> Response {
 
 pub(super) fn away(asked: &Asked) -> Response {
     let status = StatusCode::SERVICE_UNAVAILABLE;
-    answer(plain(asked, status, |t| t.away, |t| t.away_text).again_in(AWAY_S))
+    let text: fn(&Texts) -> &'static str = match asked.door {
+        Door::Channel => |t| t.away_text,
+        Door::Campaign => |t| t.seat_away_text,
+    };
+    answer(plain(asked, status, |t| t.away, text).again_in(AWAY_S))
 }
 
 pub(super) fn limited(asked: &Asked, seconds: u64) -> Response {

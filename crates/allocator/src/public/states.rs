@@ -6,27 +6,28 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::{
-    desk::{Place, Visited},
+    desk::{Of, Place, Visited},
     html::{Answer, Code, Page, Watch},
+    seats,
     text::{Language, filled},
 };
 
 /// Whoever waits asks again in between these, seconds: the longer he has waited, the less often.
-const SOONEST_S: u64 = 3;
-const LATEST_S: u64 = 30;
+pub(super) const SOONEST_S: u64 = 3;
+pub(super) const LATEST_S: u64 = 30;
 /// When the stores are away.
 const AWAY_S: std::ops::RangeInclusive<u64> = 5..=12;
 /// Whether the member was added is asked this often, seconds.
-const ADDED_S: u64 = 5;
+pub(super) const ADDED_S: u64 = 5;
 /// So long a page waits before it asks whether anybody is there, seconds.
-const WAITS_S: u64 = 30 * 60;
-const MINUTE_MS: u64 = 60_000;
+pub(super) const WAITS_S: u64 = 30 * 60;
+pub(super) const MINUTE_MS: u64 = 60_000;
 const DAY_MINUTES: i64 = 24 * 60;
 
 /// What the script compares: state and whom or what it is about.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Status {
-    /// `held`, `waiting`, `met`, `closed`, `away`, `unknown`.
+    /// `held`, `waiting`, `met`, `joined`, `preparing`, `closed`, `away`, `unknown`.
     pub(super) state: &'static str,
     /// Another one: the page is another one.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -68,6 +69,7 @@ impl Status {
             Visited::Met { .. } => ("met", None),
             Visited::NoPool => return Self::away(),
             Visited::Off => ("closed", None),
+            Visited::Seat(seat) => seats::status(seat, now_ms),
         };
         Self {
             state,
@@ -91,13 +93,14 @@ fn seen(state: &str, visited: &Visited) -> String {
             allocation.to_string()
         }
         Visited::NoPool | Visited::Off => String::new(),
+        Visited::Seat(seat) => seats::about(seat),
     };
     let digest = Sha256::digest(format!("{state} {about}"));
     hex::encode(digest).chars().take(16).collect()
 }
 
-/// Allocations carry the time at which they began.
-fn pause_s(allocation: uuid::Uuid, now_ms: u64) -> u64 {
+/// Allocations and seats carry the time at which they began.
+pub(super) fn pause_s(allocation: uuid::Uuid, now_ms: u64) -> u64 {
     let begun_s = allocation.get_timestamp().map(|begun| begun.to_unix().0);
     let waited_s = (now_ms / 1_000).saturating_sub(begun_s.unwrap_or(now_ms / 1_000));
     let pause = (waited_s / 4).clamp(SOONEST_S, LATEST_S);
@@ -124,9 +127,12 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// A page of this channel.
+    /// A page of this channel or campaign.
     pub(super) fn page(&self, heading: impl Into<String>) -> Page {
         let mut page = Page::new(self.language, heading);
+        if matches!(self.place.of, Of::Campaign { .. }) {
+            page.title = self.language.texts().seat_untitled.to_owned();
+        }
         if !self.place.title.is_empty() {
             page.title = self.place.title.clone();
         }
@@ -199,22 +205,30 @@ impl View<'_> {
             ),
             Visited::NoPool => self.away(),
             Visited::Off => self.closed(),
+            Visited::Seat(seat) => self.seat(seat, status),
         }
     }
 
     pub(super) fn away(&self) -> Answer {
         let texts = self.language.texts();
-        let page = self.page(texts.away).line(texts.away_text);
+        let text = match self.place.of {
+            Of::Channel(_) => texts.away_text,
+            Of::Campaign { .. } => texts.seat_away_text,
+        };
+        let page = self.page(texts.away).line(text);
         Answer::new(StatusCode::SERVICE_UNAVAILABLE, page).again_in(away_s())
     }
 
     pub(super) fn closed(&self) -> Answer {
         let texts = self.language.texts();
+        if let Of::Campaign { opens_ms, .. } = self.place.of {
+            return self.no_seats(opens_ms);
+        }
         let page = self.page(texts.closed).line(texts.closed_text);
         Answer::new(StatusCode::GONE, page)
     }
 
-    fn watch(
+    pub(super) fn watch(
         &self,
         left_s: u64,
         status: Status,
@@ -232,7 +246,7 @@ impl View<'_> {
 }
 
 /// The time of day there, as 14:05.
-fn clock_time(at_ms: u64, utc_offset_minutes: i32) -> String {
+pub(crate) fn clock_time(at_ms: u64, utc_offset_minutes: i32) -> String {
     let minutes = i64::try_from(at_ms / MINUTE_MS).unwrap_or_default();
     let minutes = (minutes + i64::from(utc_offset_minutes)).rem_euclid(DAY_MINUTES);
     format!("{:02}:{:02}", minutes / 60, minutes % 60)

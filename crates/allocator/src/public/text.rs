@@ -38,6 +38,35 @@ texts! {
     waiting_again: "继续等待", "Go on waiting";
     met: "您已添加 {name}", "You have added {name}";
     met_text: "请回到微信，与 {name} 聊天。", "Go back to WeChat and chat with {name}.";
+    seat_untitled: "加入群聊", "Join the group";
+    seat_held: "请加入「{name}」", "Please join “{name}”";
+    seat_held_unnamed: "请加入群聊", "Please join the group";
+    seat_how: "长按二维码，在微信中识别并加入群聊。", "Press and hold the code, then let WeChat scan it and join.";
+    seat_until: "席位为您保留到 {time}（约 {minutes} 分钟），刷新页面仍是同一个群。",
+        "Your seat is kept until {time} (about {minutes} min). Refreshing keeps the same group.";
+    seat_again: "重新获取席位", "Get a seat again";
+    seat_qr: "入群二维码", "Code of the group";
+    seat_drawing_text: "席位为您保留到 {time}，页面会自动刷新，仍是同一个群。",
+        "Your seat is kept until {time}. This page refreshes itself and keeps the same group.";
+    seat_preparing: "群聊正在准备", "The group is being prepared";
+    seat_preparing_text: "页面会自动刷新，请稍候。", "This page refreshes itself in a moment.";
+    seat_waiting: "群聊席位暂满，请稍候", "All groups are full just now";
+    seat_waiting_text: "您排在第 {position} 位，有席位时本页会自动刷新。刷新不会丢失您的位置。",
+        "You are number {position} in line. This page refreshes itself when there is a seat; refreshing keeps your place.";
+    seat_waiting_many_text: "您前面约有 {position} 人，有席位时本页会自动刷新。刷新不会丢失您的位置。",
+        "About {position} people are before you. This page refreshes itself when there is a seat; refreshing keeps your place.";
+    seat_opens: "请扫码加入新群", "Scan to join the next group";
+    seat_opens_how: "长按二维码，在微信中识别并加入群聊：当前群已满时，企业微信会为您新建一个群。",
+        "Press and hold the code and let WeChat scan it: if the group is full, a new one is opened for you.";
+    seat_joined: "您已加入「{name}」", "You have joined “{name}”";
+    seat_joined_unnamed: "您已加入群聊", "You have joined the group";
+    seat_joined_text: "请回到微信，打开群聊。", "Go back to WeChat and open the group.";
+    seat_soon: "活动尚未开始", "It has not begun yet";
+    seat_soon_text: "活动将于 {time} 开始，届时请再打开本页。", "It begins on {time}. Please open this page again then.";
+    seat_over: "活动已结束", "It is over";
+    seat_over_text: "感谢您的关注，群聊席位已不再发放。", "Thank you for coming. No more seats are given.";
+    seat_proceed_text: "点按“继续”，为您安排一个群聊席位。", "Tap “Continue” and we find a seat for you.";
+    seat_away_text: "系统暂时无法安排席位，页面会自动重试。", "We cannot find you a seat just now. This page tries again by itself.";
     proceed: "您的浏览器没有保存 Cookie", "Your browser keeps no cookies";
     proceed_text: "点按“继续”，为您安排一位顾问。", "Tap “Continue” and we find somebody for you.";
     proceed_button: "继续", "Continue";

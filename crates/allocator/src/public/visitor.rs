@@ -27,6 +27,7 @@ use cookie::{Cookie, SameSite};
 use metrics::counter;
 use sha2::{Digest, Sha256};
 
+use super::desk::Door;
 use super::identity::{Identity, Keys, Purpose, Refused};
 
 /// Of each header; browsers send one, of a few cookies.
@@ -134,16 +135,23 @@ pub(super) fn cookie(
     identity: &Identity,
     secure: bool,
     now_ms: u64,
+    door: Door,
 ) -> Cookie<'static> {
     let value = keys.sign(Purpose::Cookie, corp.as_str(), identity, now_ms);
     let life = i64::try_from(Purpose::Cookie.life_s()).unwrap_or_default();
-    kept(cookie_name(corp), value, life, secure)
+    kept(cookie_name(corp), value, life, secure, door)
 }
 
-/// A cookie for the pages alone, which no script reads.
-pub(super) fn kept(name: String, value: String, life_s: i64, secure: bool) -> Cookie<'static> {
+/// A cookie for the pages of channels, or of campaigns, alone, which no script reads.
+pub(super) fn kept(
+    name: String,
+    value: String,
+    life_s: i64,
+    secure: bool,
+    door: Door,
+) -> Cookie<'static> {
     Cookie::build((name, value))
-        .path("/c/")
+        .path(door.path())
         .max_age(time::Duration::seconds(life_s))
         .http_only(true)
         .same_site(SameSite::Lax)

@@ -10,7 +10,7 @@ use wecom::event::{
 };
 
 use super::routes::{Route, Routes};
-use crate::payload::Context;
+use crate::{fission::intake::ChatStep, payload::Context};
 
 /// The kind of subject an external_userid is.
 pub const WECOM: &str = "wecom";
@@ -76,6 +76,8 @@ pub enum Step {
     CheckMember(String),
     /// A member has a customer whose State leads nowhere, as there is no default pool: perhaps not yet.
     Nowhere(Pair),
+    /// Something became of a customer group.
+    Chat(ChatStep),
     /// Kept as it came, and nothing else.
     Ignore(&'static str),
 }
@@ -104,6 +106,7 @@ impl Step {
             },
             Self::Confirm { context, .. } => Self::Late(Pair::of(&context)),
             Self::Close { pair, .. } | Self::Nowhere(pair) => Self::Late(pair),
+            Self::Chat(chat) => Self::Chat(chat.late()),
             other => other,
         }
     }
@@ -215,6 +218,7 @@ pub fn step(arrival: &Arrival<'_>, places: &Places<'_>, allocation: Uuid) -> Ste
         Body::Contact(Contact::CreateUser(user) | Contact::UpdateUser(user)) => {
             Step::CheckMember(user.user_id)
         }
+        Body::ExternalChat(chat) => ChatStep::of(chat).map_or(Step::Ignore("no_group"), Step::Chat),
         Body::Unknown(_) => Step::Ignore("unknown_event"),
         Body::Message(_) => Step::Ignore("message"),
         _ => Step::Ignore("not_for_allocation"),

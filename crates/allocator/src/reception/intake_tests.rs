@@ -17,6 +17,7 @@ fn routes(default: Option<&str>) -> Routes {
                 welcome: None,
                 card: true,
                 needs: Vec::new(),
+                is_limited: false,
                 visits: None,
             },
         )]),

@@ -6,12 +6,12 @@ use std::{
     time::Duration,
 };
 
-use allocation::{ChannelId, MemberId, Plan, PoolId, Skill, SubjectKey};
+use allocation::{ChannelId, MemberId, PoolId, Skill, SubjectKey};
 use metrics::counter;
 
 use super::{
     intake::Step,
-    plans::{self, Asked},
+    plans::{self, Asked, Planned},
     routes::{Pool, Routes},
 };
 use crate::app::{App, CorpApp};
@@ -36,6 +36,12 @@ pub struct Wish {
 }
 
 impl Wish {
+    /// Its channel, if only so many who come through it are given a member.
+    fn limiting(&self, routes: &Routes) -> Option<&ChannelId> {
+        let channel = self.channel.as_ref()?;
+        routes.channels.get(channel)?.is_limited.then_some(channel)
+    }
+
     /// Of the channel, then its own; each once.
     fn all_needs(&self, routes: &Routes) -> Vec<Skill> {
         let channel = self.channel.as_ref();
@@ -51,7 +57,7 @@ impl Wish {
 }
 
 /// By what each of these is served, as far as this process knows the pools; None: by its pool alone.
-pub async fn plans(app: &App, corp: &CorpApp, wishes: &[Wish]) -> Vec<Option<Plan>> {
+pub async fn plans(app: &App, corp: &CorpApp, wishes: &[Wish]) -> Vec<Option<Planned>> {
     let routes = corp.routes();
     let plain = Pool::default();
     let pool_of = |wish: &Wish| routes.pools.get(&wish.pool).unwrap_or(&plain);
@@ -81,6 +87,7 @@ pub async fn plans(app: &App, corp: &CorpApp, wishes: &[Wish]) -> Vec<Option<Pla
             prefer: wish.prefer.as_ref(),
             owner: owner.as_ref(),
             avoid: &wish.avoid,
+            through: wish.limiting(&routes),
         };
         plans::plan(pool_of(wish), &asked)
     };
@@ -128,10 +135,11 @@ pub async fn give_plans(app: &App, corp: &CorpApp, steps: &mut [Step]) {
                 prefer: None,
                 avoid: Arc::default(),
             });
-            asked.push(&mut request.plan);
+            asked.push((&mut request.plan, &mut context.preferred));
         }
     }
-    for (place, plan) in asked.into_iter().zip(plans(app, corp, &wishes).await) {
-        *place = plan;
+    for ((plan, preferred), planned) in asked.into_iter().zip(plans(app, corp, &wishes).await) {
+        *preferred = planned.as_ref().map_or_else(Vec::new, Planned::words);
+        *plan = planned.map(|planned| planned.plan);
     }
 }

@@ -2,9 +2,10 @@
 //! and who cannot be shown to a visitor. Pure; `owners` looks up who had him.
 
 use allocation::{
-    MAX_NEEDS, MAX_PREFERRED, MAX_STEPS, MemberId, Plan, PoolId, Skill, Step, SubjectKey, Weight,
+    ChannelId, MAX_NEEDS, MAX_PREFERRED, MAX_STEPS, MemberId, Plan, PoolId, Skill, Step,
+    SubjectKey, Weight,
 };
-use ledger::{Fallback, Otherwise, Routing};
+use ledger::{Fallback, Otherwise, Preference, Routing};
 use sha2::{Digest, Sha256};
 
 use super::routes::{Able, Pool};
@@ -25,37 +26,78 @@ pub struct Asked<'a> {
     pub owner: Option<&'a MemberId>,
     /// These cannot have him now.
     pub avoid: &'a [MemberId],
+    /// He comes through this channel, and only so many who do are given a member.
+    pub through: Option<&'a ChannelId>,
+}
+
+/// A plan, and what is told of it beside it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    pub plan: Plan,
+    /// Why the plan prefers each of those whom it prefers, in its order.
+    pub why: Vec<Preference>,
+}
+
+impl Planned {
+    /// As they stand in the payload.
+    pub fn words(&self) -> Vec<String> {
+        self.why.iter().map(|why| why.as_str().to_owned()).collect()
+    }
 }
 
 /// None: the pool alone serves whoever comes, which is quicker.
-pub fn plan(pool: &Pool, asked: &Asked<'_>) -> Option<Plan> {
+pub fn plan(pool: &Pool, asked: &Asked<'_>) -> Option<Planned> {
     let steps = steps(&pool.routing, asked.pool, asked.needs);
-    made(&pool.routing, steps, preferred(pool, asked), asked.avoid)
+    let (prefer, why) = preferred(pool, asked).into_iter().unzip();
+    let plan = Made {
+        steps,
+        prefer,
+        avoid: asked.avoid,
+        through: asked.through,
+    };
+    let plan = plan.with(&pool.routing)?;
+    Some(Planned { plan, why })
 }
 
-/// Of a request that had this plan, had its pool said this: it needs the same, and prefers and avoids the same members.
+/// Of a request that had this plan, had its pool said this: it needs the same, prefers and
+/// avoids the same members, and came through the same channel.
 pub fn again(routing: &Routing, pool: &PoolId, was: Option<&Plan>) -> Option<Plan> {
     let first = was.and_then(|plan| plan.steps().first());
     let needs = first.map_or(&[][..], |step| &step.needs);
     let prefer = was.map_or_else(Vec::new, |plan| plan.prefer().to_vec());
     let avoid = was.map_or(&[][..], Plan::avoid);
-    made(routing, steps(routing, pool, needs), prefer, avoid)
+    let plan = Made {
+        steps: steps(routing, pool, needs),
+        prefer,
+        avoid,
+        through: was.and_then(Plan::through),
+    };
+    plan.with(routing)
 }
 
-fn made(
-    routing: &Routing,
+struct Made<'a> {
     steps: Vec<Step>,
     prefer: Vec<MemberId>,
-    avoid: &[MemberId],
-) -> Option<Plan> {
-    let person_after_ms = routing.person_after_seconds.map(|seconds| seconds * 1_000);
-    let is_plain = steps.len() == 1 && steps.iter().all(|step| step.needs.is_empty());
-    if is_plain && prefer.is_empty() && person_after_ms.is_none() && avoid.is_empty() {
-        return None;
+    avoid: &'a [MemberId],
+    through: Option<&'a ChannelId>,
+}
+
+impl Made<'_> {
+    fn with(self, routing: &Routing) -> Option<Plan> {
+        let person_after_ms = routing.person_after_seconds.map(|seconds| seconds * 1_000);
+        let is_one = self.steps.len() == 1 && self.steps.iter().all(|step| step.needs.is_empty());
+        let is_anybody = self.prefer.is_empty() && self.avoid.is_empty();
+        if is_one && is_anybody && person_after_ms.is_none() && self.through.is_none() {
+            return None;
+        }
+        // `steps` and `preferred` make nothing that cannot be followed, and nobody asks to avoid more than can be.
+        let plan = Plan::new(self.prefer, self.steps, person_after_ms).ok()?;
+        let plan = plan.avoiding(self.avoid.to_vec()).ok()?;
+        Some(match self.through {
+            Some(channel) => plan.limited_by(channel.clone()),
+            None => plan,
+        })
     }
-    // `steps` and `preferred` make nothing that cannot be followed, and nobody asks to avoid more than can be.
-    let plan = Plan::new(prefer, steps, person_after_ms).ok()?;
-    plan.avoiding(avoid.to_vec()).ok()
 }
 
 /// Where a subject of this pool may find a member, and from when on. No two are the same, the first begins at once, and
@@ -117,12 +159,17 @@ pub fn most_steps(routing: &Routing) -> usize {
     1 + times.len() + routing.fallbacks.len()
 }
 
-fn preferred(pool: &Pool, asked: &Asked<'_>) -> Vec<MemberId> {
-    let mut prefer: Vec<MemberId> = Vec::new();
-    let known = asked.prefer.into_iter().chain(asked.owner);
-    for member in known {
-        if !prefer.contains(member) && !asked.avoid.contains(member) {
-            prefer.push(member.clone());
+/// Each once, for the first reason that there is.
+fn preferred(pool: &Pool, asked: &Asked<'_>) -> Vec<(MemberId, Preference)> {
+    let mut prefer: Vec<(MemberId, Preference)> = Vec::new();
+    fn is_new(prefer: &[(MemberId, Preference)], member: &MemberId) -> bool {
+        prefer.iter().all(|(known, _)| known != member)
+    }
+    let wanted = asked.prefer.map(|member| (member, Preference::AskedFor));
+    let owner = asked.owner.map(|member| (member, Preference::EarlierOwner));
+    for (member, why) in wanted.into_iter().chain(owner) {
+        if is_new(&prefer, member) && !asked.avoid.contains(member) {
+            prefer.push((member.clone(), why));
         }
     }
     let is_rendezvous = |sticky: &ledger::Sticky| sticky.otherwise == Otherwise::Rendezvous;
@@ -134,8 +181,8 @@ fn preferred(pool: &Pool, asked: &Asked<'_>) -> Vec<MemberId> {
         let able = pool.able.iter().filter(is_able);
         let able = able.map(|able| (&able.member, able.weight));
         for member in rendezvous(asked.subject, able, RENDEZVOUS) {
-            if !prefer.contains(&member) {
-                prefer.push(member);
+            if is_new(&prefer, &member) {
+                prefer.push((member, Preference::Rendezvous));
             }
         }
     }

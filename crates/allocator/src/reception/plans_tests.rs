@@ -58,6 +58,11 @@ fn told(steps: &[Step]) -> Vec<String> {
     told.collect()
 }
 
+/// What the rules are given of it.
+fn plan(pool: &Pool, asked: &Asked<'_>) -> Option<Plan> {
+    super::plan(pool, asked).map(|planned| planned.plan)
+}
+
 fn asked<'a>(pool: &'a PoolId, needs: &'a [Skill]) -> Asked<'a> {
     Asked {
         pool,
@@ -66,6 +71,7 @@ fn asked<'a>(pool: &'a PoolId, needs: &'a [Skill]) -> Asked<'a> {
         prefer: None,
         owner: None,
         avoid: &[],
+        through: None,
     }
 }
 
@@ -226,6 +232,34 @@ fn whoever_is_asked_for_comes_before_whoever_had_him() {
     assert_eq!(plan(&next, &asked(&sales, &[])), None);
 }
 
+/// Each is named by the first reason that there is.
+#[test]
+fn it_is_told_why_somebody_is_preferred() {
+    use Preference::{AskedFor, EarlierOwner, Rendezvous};
+    let (sales, ma, mb) = (id("sales"), member("ma"), member("mb"));
+    let pool = sticky(Otherwise::Rendezvous, &[("ma", "1", &[]), ("mb", "1", &[])]);
+    let why = |prefer, owner, avoid| {
+        let asked = Asked {
+            prefer,
+            owner,
+            avoid,
+            ..asked(&sales, &[])
+        };
+        let planned = super::plan(&pool, &asked).unwrap();
+        assert_eq!(planned.plan.prefer().len(), planned.why.len());
+        planned.why
+    };
+    let nobody = &[][..];
+    assert_eq!(why(Some(&ma), Some(&mb), nobody), [AskedFor, EarlierOwner]);
+    assert_eq!(why(Some(&ma), Some(&ma), nobody), [AskedFor]);
+    assert_eq!(why(None, Some(&mb), nobody), [EarlierOwner]);
+    assert_eq!(why(Some(&ma), None, nobody), [AskedFor, Rendezvous]);
+    assert_eq!(why(None, None, nobody), [Rendezvous, Rendezvous]);
+    let avoid = std::slice::from_ref(&ma);
+    assert_eq!(why(Some(&ma), Some(&mb), avoid), [EarlierOwner]);
+    assert_eq!(why(Some(&ma), None, avoid), [Rendezvous]);
+}
+
 #[test]
 fn rendezvous_is_among_those_who_can_do_what_is_needed() {
     let sales = id("sales");
@@ -252,6 +286,7 @@ fn who_cannot_be_shown_is_avoided_and_not_preferred() {
         prefer,
         owner,
         avoid: &avoid,
+        through: None,
         ..asked(&sales, &[])
     };
     let plain = plan(&Pool::default(), &without(None, None)).unwrap();

@@ -46,6 +46,8 @@ pub struct Channel {
     pub card: bool,
     /// What a member must be able to do.
     pub needs: Vec<Skill>,
+    /// Only so many who come through it are given a member in an hour, or on a day.
+    pub is_limited: bool,
     /// Its public page; None = there is none now.
     pub visits: Option<Visits>,
 }

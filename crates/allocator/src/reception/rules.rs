@@ -3,17 +3,18 @@
 use super::{
     offer_rules::{self, Asked},
     routes::Routes,
-    told::{Card, card, welcome},
+    told::{self, Card, card, welcome},
     visit_rules,
 };
 use crate::{
+    fission::seat_rules,
     handover, lost,
     payload::{Context, Payload},
 };
 use allocation::{
     Adjusted, Advanced, AdvancedTo, AllocationId, Answer, ChannelId, Closed, Closing, Decision,
-    LogEntry, MemberId, Op, Reason, Reassigned, Reassignment, Request, Responded, Settled,
-    Settlement, SettlementOutcome, Woken,
+    LogEntry, MemberId, Op, Reason, Reassigned, Reassignment, Released, Request, Responded,
+    SeatResult, Settled, Settlement, SettlementOutcome, Woken,
 };
 use ledger::{Change, Customer, DeliveryOutcome, NewAllocation, SettledAs};
 
@@ -91,8 +92,9 @@ pub fn changes(entry: &LogEntry, payload: &Payload, routes: &Routes) -> Vec<Chan
                 &mut changes,
             );
         }
-        // Seats of groups stand in the log; no row of an allocation is made of them.
-        (Op::Seats(_), Answer::Seats(_)) => {}
+        (Op::Seats(op), Answer::Seats(answer)) => {
+            seat_rules::changes(entry.at_ms, op, answer, payload, &mut changes);
+        }
         _ => {}
     }
     if let Some(audited) = payload
@@ -126,6 +128,12 @@ fn had_effect(answer: &Answer) -> bool {
         Answer::Responded(responded) => {
             matches!(responded, Responded::Accepted | Responded::Declined(_))
         }
+        Answer::Seats(seats) => match &seats.result {
+            SeatResult::Released(released) => released
+                .iter()
+                .any(|one| matches!(one, Released::Released { .. } | Released::GaveUp)),
+            _ => true,
+        },
         _ => true,
     }
 }
@@ -251,6 +259,7 @@ fn row(request: &Request, member: Option<&MemberId>, context: &Context) -> NewAl
         request: request.request.clone(),
         echo: request.echo,
         plan: request.plan.clone(),
+        preferred: told::preferred(context),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Which messages follow from a decision: the welcome to the customer, the card to the member. Pure.
+//! What is told of a decision: the welcome to the customer, the card to the member, and why its plan preferred whom. Pure.
 
 use allocation::{AllocationId, ChannelId, MemberId};
-use ledger::Change;
+use ledger::{Change, Preference};
 use sha2::{Digest, Sha256};
 
 use super::routes::Routes;
@@ -79,4 +79,11 @@ pub(super) fn card(at_ms: u64, card: Card<'_>, routes: &Routes, changes: &mut Ve
     // Too late it asks for nothing.
     row.deadline_ms = until_ms;
     changes.push(Change::Effect(row));
+}
+
+/// Why the plan prefers whom; nothing, if one of the words is a newer program's.
+pub(super) fn preferred(context: &Context) -> Vec<Preference> {
+    let words = context.preferred.iter();
+    let known: Result<_, _> = words.map(|word| word.parse()).collect();
+    known.unwrap_or_default()
 }

@@ -60,6 +60,7 @@ pub(super) fn visited(
         request: None,
         echo: false,
         plan: visit.plan.clone(),
+        preferred: told::preferred(context),
     }));
     if held {
         // He sees the member: there is nothing to carry out.
@@ -237,6 +238,7 @@ fn made(
         request: None,
         echo: true,
         plan: None,
+        preferred: Vec::new(),
     }));
     changes.push(Change::Settled {
         allocation,

@@ -1,17 +1,16 @@
 //! A visit: somebody opens a channel's page, or a landing page says so for him. He is given a member at once, without
 //! Postgres and without WeCom, and none whose code WeCom refuses; the callback of his coming confirms it later (`intake`).
 
-use allocation::{
-    AllocationId, ChannelId, MemberId, PoolId, Skill, SlotId, SubjectKey, Visit,
-    model::AllocationView,
-};
-use metrics::counter;
-use uuid::Uuid;
+mod asking;
+mod standing;
 
-use super::owners::{self, Wish};
+use allocation::{AllocationId, ChannelId, MemberId, PoolId, Skill, SlotId, SubjectKey};
+use asking::Asking;
+use metrics::counter;
+
 use crate::{
     app::{App, CorpApp},
-    payload::{Context, Payload},
+    payload::Context,
     people,
 };
 
@@ -24,6 +23,8 @@ pub enum VisitorKind {
     Openid,
     /// Made by us, kept in a signed cookie.
     Cookie,
+    /// WeCom's id of a customer whom somebody of the corp has added already.
+    ExternalId,
 }
 
 impl VisitorKind {
@@ -33,6 +34,15 @@ impl VisitorKind {
             Self::Unionid => "unionid",
             Self::Openid => "openid",
             Self::Cookie => "visitor",
+            Self::ExternalId => "wecom",
+        }
+    }
+
+    /// WeCom names people by it: whoever has one is never mistaken for somebody else.
+    pub fn is_known_at_wecom(self) -> bool {
+        match self {
+            Self::Unionid | Self::ExternalId => true,
+            Self::Openid | Self::Cookie => false,
         }
     }
 }
@@ -95,6 +105,8 @@ pub enum Error {
     NotReady,
     #[error("Redis")]
     Roster(#[source] roster::Error),
+    #[error("a reason to end a hold")]
+    Reason(#[source] allocation::Error),
 }
 
 impl From<roster::Error> for Error {
@@ -114,7 +126,8 @@ pub struct Wanted {
     pub prefer: Option<MemberId>,
 }
 
-/// Decides whom a visitor sees. The same visitor keeps whom he has: a page that is loaded again only reads.
+/// Decides whom a visitor sees. The same visitor keeps whom he has, unless that member was blocked since: a page that is
+/// loaded again only reads.
 pub async fn visit(
     app: &App,
     corp: &CorpApp,
@@ -141,43 +154,30 @@ async fn decide(
     };
     let subject = visitor.subject(corp);
     let standing = corp.roster.allocations_of(&subject).await?;
-    let now_ms = app.now_ms();
-    if let Some(seen) = standing
-        .iter()
-        .find(|open| open.pool == pool)
-        .and_then(|open| as_it_stands(open, &corp.wayless.of(channel), now_ms))
+    let base = corp.wayless.of(channel);
+    let mut is_new = true;
+    if let Some(open) = standing.iter().find(|open| open.pool == pool)
+        && !standing::end_of_blocked(corp, open).await?
     {
-        return Ok(seen);
+        if let Some(seen) = standing::as_it_stands(open, &base, app.now_ms()) {
+            return Ok(seen);
+        }
+        is_new = false;
     }
-    let wish = Wish {
-        pool: pool.clone(),
-        subject,
-        channel: Some(channel.clone()),
-        needs: wanted.needs,
-        prefer: wanted.prefer,
-        avoid: corp.wayless.of(channel),
-    };
-    let plan = owners::plans(app, corp, &[wish]).await.pop().flatten();
-    let visit = Visit {
-        allocation: AllocationId(Uuid::now_v7()),
+    let asking = Asking {
+        app,
+        corp,
+        channel,
+        visitor,
+        wanted,
         pool,
-        subject,
-        channel: channel.clone(),
         hold_ms,
-        rest_ms: app.config.visits.slot_rest_ms,
-        plan,
     };
-    let payload = Payload {
-        contexts: vec![context(channel, visitor)],
-        ..Payload::default()
+    let visited = match is_new {
+        true => asking.decide_anew(base).await?,
+        // Who waits has his place where nobody is passed over who may have a slot in a moment.
+        false => asking.ask(base).await?,
     };
-    let applied = corp
-        .roster
-        .visit(vec![visit], &payload.text(), None)
-        .await?;
-    corp.log_grew.notify_one();
-    let answer = applied.answer.into_iter().next();
-    let visited = answer.map_or(Visited::NoPool, seen);
     if visited == Visited::NoPool {
         corp.pool_missed.notify_one();
     }
@@ -217,38 +217,6 @@ async fn settings(app: &App, corp: &CorpApp, channel: &ChannelId) -> Option<(Poo
     None
 }
 
-/// What he has, if it lasts: a hold that is over, or a place in the waiting list that he must ask for again, is for the
-/// script; so is one for which others are to be avoided by now.
-fn as_it_stands(open: &AllocationView, avoid: &[MemberId], now_ms: u64) -> Option<Visited> {
-    let Some(hold) = &open.hold else {
-        let member = open.member.clone()?;
-        return Some(Visited::Met {
-            allocation: open.allocation,
-            member,
-        });
-    };
-    match &open.member {
-        Some(member) if hold.until_ms > now_ms => Some(Visited::Held(Hold {
-            allocation: open.allocation,
-            member: member.clone(),
-            slot: hold.slot.clone(),
-            until_ms: hold.until_ms,
-        })),
-        None if hold.until_ms > now_ms + hold.hold_ms / 2 && avoids(open) == avoid => {
-            Some(Visited::Waiting {
-                allocation: open.allocation,
-                until_ms: hold.until_ms,
-            })
-        }
-        _ => None,
-    }
-}
-
-fn avoids(open: &AllocationView) -> &[MemberId] {
-    let route = open.route.as_ref();
-    route.map_or(&[], |route| route.plan.avoid())
-}
-
 fn context(channel: &ChannelId, visitor: &Visitor) -> Context {
     Context {
         source: "visit".to_owned(),
@@ -256,7 +224,9 @@ fn context(channel: &ChannelId, visitor: &Visitor) -> Context {
         // A cookie's id says nothing to anybody: it need not be kept.
         subject_id: match visitor.kind {
             VisitorKind::Cookie => String::new(),
-            VisitorKind::Unionid | VisitorKind::Openid => visitor.id.clone(),
+            VisitorKind::Unionid | VisitorKind::Openid | VisitorKind::ExternalId => {
+                visitor.id.clone()
+            }
         },
         channel: Some(channel.to_string()),
         ..Context::default()

@@ -190,6 +190,10 @@ async fn a_public_page_keeps_its_code() {
     assert_ne!(other["public_code"], on["public_code"]);
     console.delete("/channels/c1").await.ok();
     assert!(world.corp_app().routes().by_public_code(&code).is_none());
+    // Printed codes outlive that, too.
+    let visits = json!({"slots_per_member": 0, "hold_seconds": 30});
+    let again = console.put("/channels/c1", with(visits)).await.ok();
+    assert_eq!(again["public_code"].as_str(), Some(&*code));
 }
 
 #[tokio::test]

@@ -95,7 +95,7 @@ async fn who_waited_is_explained_twice() {
     let found = console.get(&path(&second)).await.ok();
     let decisions = found["decisions"].as_array().unwrap();
     assert_eq!(decisions.len(), 2, "{found}");
-    let waits = json!({"why": "behind_others", "behind": 1});
+    let waits = json!({"why": "behind_others", "behind": 1, "until": null});
     assert_eq!(decisions[0]["waits"], waits);
     assert_eq!(decisions[0]["chosen"], Value::Null);
     assert_eq!(decisions[0]["candidates"][0]["filter"], "away");

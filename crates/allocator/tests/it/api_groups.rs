@@ -121,7 +121,7 @@ async fn a_group_is_put_into_a_pool_and_says_why_it_is_not_shown() {
         (&Value::Null, &json!(0), &json!("console"))
     );
     assert_eq!(made["tags"], json!(["adults", "北京"]));
-    assert_eq!(made["not_shown"], json!(["never_read"]));
+    assert_eq!(made["not_shown"], json!(["never_read", "no_join_way"]));
     for field in ["name", "owner", "people", "read_at", "problem"] {
         assert!(made[field].is_null(), "{field}");
     }

@@ -132,6 +132,7 @@ async fn an_old_key_is_found_in_the_ledger() {
         request: Some(RequestId::new("yesterday").unwrap()),
         echo: false,
         plan: None,
+        preferred: Vec::new(),
     };
     let closed = Change::Closed {
         allocation: id,

@@ -618,6 +618,7 @@ async fn one_customer_can_be_tried() {
         let wanted = json!({"prefer": member});
         let tried = console.post(&path(&two, "/decide"), wanted).await.ok();
         assert_eq!(tried["member"], member);
+        assert_eq!(tried["explanation"]["rules"], json!(["asked_for"]));
     }
     let wanted = json!({"prefer": "mC", "needs": ["vip"]});
     let tried = console.post(&path(&two, "/decide"), wanted).await.ok();

@@ -28,6 +28,8 @@ pub(crate) struct World {
     pub(crate) database: Database,
     pub(crate) nodes: Vec<Node>,
     config: Config,
+    /// What the configuration file says.
+    text: String,
     env: HashMap<String, String>,
     stop: CancellationToken,
     writer: Option<JoinHandle<()>>,
@@ -89,7 +91,7 @@ impl World {
              [corps.{corp}]\nagent_id = 1000002\nsecret = \"env:SECRET\"\n{}\n",
             options.config, options.corp
         );
-        std::fs::write(&file, text).unwrap();
+        std::fs::write(&file, &text).unwrap();
         let mut config = Config::load(&[file], &env).unwrap();
         config.postgres.acquire_timeout_ms = 20_000;
         let stop = CancellationToken::new();
@@ -98,6 +100,7 @@ impl World {
             database,
             nodes: Vec::new(),
             config,
+            text,
             env,
             stop,
             writer: None,
@@ -126,6 +129,17 @@ impl World {
     /// What one more process shares among its parts; nothing of it runs.
     pub(crate) async fn process(&self, clock: Clock) -> Arc<App> {
         App::connect(self.config.clone(), &self.env, clock)
+            .await
+            .unwrap()
+    }
+
+    /// The same, with more said in its configuration.
+    pub(crate) async fn process_with(&self, more: &str) -> Arc<App> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("more.toml");
+        std::fs::write(&file, format!("{more}\n{}", self.text)).unwrap();
+        let config = Config::load(&[file], &self.env).unwrap();
+        App::connect(config, &self.env, clock::system())
             .await
             .unwrap()
     }

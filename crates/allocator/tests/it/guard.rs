@@ -211,7 +211,7 @@ async fn a_state_is_made_of_rows_when_asked_for() {
     world.goes_on(&console, &before).await;
 }
 
-/// Seats stand in the log, and in no row: what the ledger has of them is enough to write them anew.
+/// What the ledger's log has of seats is enough to write them anew.
 #[tokio::test]
 async fn seats_outlive_a_rebuild() {
     let (world, _) = quiet_world().await;
@@ -230,6 +230,7 @@ async fn seats_outlive_a_rebuild() {
     let person = |name: &str| JoinedPerson {
         person: PersonKey::customer(&corp.id, name),
         identified: true,
+        doubted: false,
         scanned: true,
         state: None,
         names: Vec::new(),

@@ -241,7 +241,11 @@ async fn a_pause_stands_until_its_end_and_a_changed_schedule_counts_at_once() {
     console.put("/schedules/days", body).await.ok();
     assert_eq!(turns.lease("ma", back + 25 * HOUR + 1_000).await, 0);
     world.written().await;
-    let turned = console.all("/audit?action=presence.put").await;
+    let mut turned = console.all("/audit?action=presence.put").await;
+    // What operators say is heeded by the program's own clock, by which it may be one of his hours.
+    turned.retain(|entry| {
+        entry["after"][0]["why"] != "within_hours" || entry["at"].as_str().unwrap() >= MONDAY
+    });
     // Times of the test and of the program are mixed in their order.
     let count = |online: bool, why: &str| {
         let is_it = |entry: &&Value| {

@@ -295,6 +295,45 @@ async fn what_was_acknowledged_and_lost_with_redis_is_taken_up_from_the_ledger()
     assert_eq!(operations.len(), 1, "nothing is left to be taken up");
 }
 
+/// It was decided and acknowledged, and whoever records had it in his hands when Redis was emptied: the rebuild finds nothing of
+/// it, and it is taken up when it is written down.
+#[tokio::test]
+async fn what_is_recorded_only_after_the_rebuild_is_taken_up_then() {
+    let (world, console) = quiet_world(2).await;
+    let channel = json!({"name": "x", "pool": "p1", "states": ["poster"]});
+    console.put("/channels/c1", channel).await.ok();
+    let (app, corp) = (world.app(), world.corp_app());
+    let new = NewDelivery::new("main", app.now_ms(), added("wmLate", "poster"));
+    let id = new.id().to_string();
+    corp.inbox.append(&[new]).await.unwrap();
+    let reads = async |group| {
+        let blocking = app.blocking().await.unwrap();
+        let mut consumer = Consumer::new(corp.inbox.clone(), blocking, group, "test");
+        let batch = consumer.next(100, Duration::from_secs(5)).await.unwrap();
+        (consumer, batch)
+    };
+    let (recorder, in_hand) = reads(Group::Record).await;
+    let (decider, batch) = reads(Group::Decide).await;
+    decide::decide(app, corp, &batch, false).await.unwrap();
+    assert_eq!(decider.ack(&batch).await.unwrap(), 1);
+    world.promote(&Replica(Vec::new())).await;
+    let other = world.process(clock::system()).await;
+    guard::look(&other, &other.corps[&world.corp])
+        .await
+        .unwrap();
+    assert_eq!(console.all("/operations").await.len(), 0);
+    let writes = async || {
+        record::record(app, corp, &in_hand).await.unwrap();
+        let written = record::recorded(app, corp, &recorder, &in_hand);
+        written.await.unwrap();
+    };
+    writes().await;
+    is_taken_up(&world, &console, &other, &id, 1).await;
+    // Nothing is left of it.
+    writes().await;
+    assert_eq!(console.all("/operations").await.len(), 1);
+}
+
 /// The deliveries cannot be counted: the corp opens all the same, and they are taken up uncounted.
 #[tokio::test]
 async fn a_corp_does_not_stay_closed_for_deliveries_that_cannot_be_counted() {

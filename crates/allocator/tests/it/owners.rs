@@ -9,10 +9,16 @@ use sqlx::Connection;
 
 use crate::{
     api_deliveries::added,
-    api_support::World,
+    api_support::{Console, World},
     decide::read,
     routing::{ask, channel, member, off, person, pool, to},
 };
+
+/// By which rules it was decided, as its explanation says.
+async fn rules(console: &Console, id: impl std::fmt::Display) -> Value {
+    let found = console.get(&format!("/allocations/{id}/explanation")).await;
+    found.ok()["decisions"][0]["rules"].clone()
+}
 
 #[tokio::test]
 async fn whoever_had_a_customer_gets_him_again() {
@@ -31,11 +37,7 @@ async fn whoever_had_a_customer_gets_him_again() {
         if n == 1 {
             let id = asked["allocation_id"].as_str().unwrap();
             world.written().await;
-            let why = console
-                .get(&format!("/allocations/{id}/explanation"))
-                .await
-                .ok();
-            assert_eq!(why["decisions"][0]["rules"], json!(["preferred"]));
+            assert_eq!(rules(&console, id).await, json!(["earlier_owner"]));
         }
         world.close(&console, &asked).await;
     }
@@ -44,6 +46,15 @@ async fn whoever_had_a_customer_gets_him_again() {
     let prefer = json!({"pool": "sales", "prefer": other});
     let asked = ask(&console, "wmC1", prefer).await;
     assert_eq!(asked["member"], other);
+    world.written().await;
+    let id = asked["allocation_id"].as_str().unwrap();
+    assert_eq!(rules(&console, id).await, json!(["asked_for"]));
+    // As an earlier version left it.
+    sqlx::query("UPDATE allocations SET preferred = NULL")
+        .execute(world.app().ledger.pool())
+        .await
+        .unwrap();
+    assert_eq!(rules(&console, id).await, json!(["preferred"]));
     world.close(&console, &asked).await;
     // Now that one is the owner; he is off, so whoever is next.
     off(&world, &[&other.to_lowercase()]).await;
@@ -92,6 +103,7 @@ async fn a_callback_brings_a_customer_back_to_his_member() {
         let rows = world.app().ledger.allocations();
         let open = rows.open_of(&world.corp, &subject).await.unwrap();
         assert_eq!(open[0].member, Some(member(&owner)));
+        assert_eq!(rules(&console, open[0].id).await, json!(["earlier_owner"]));
     }
 }
 
@@ -115,6 +127,11 @@ async fn a_customer_of_nobody_always_comes_to_the_same() {
         let asked = ask(&console, &customer, json!({"pool": "sales"})).await;
         let got = asked["member"].as_str().unwrap().to_lowercase();
         assert_eq!(got, first[0].as_str());
+        if n == 0 {
+            world.written().await;
+            let id = asked["allocation_id"].as_str().unwrap();
+            assert_eq!(rules(&console, id).await, json!(["rendezvous"]));
+        }
     }
     // The first is off: the second.
     off(&world, &["ma"]).await;
@@ -207,9 +224,12 @@ async fn visitors_get_who_can_do_it_and_whom_they_had() {
     console.delete(&format!("/visits/{id}")).await.ok();
     world.written().await;
     // He was shown mB, and is again.
-    for _ in 0..2 {
-        let again = visit("o20", json!({})).await;
-        assert_eq!(again["member"], "mB");
+    let again = visit("o20", json!({})).await;
+    assert_eq!(again["member"], "mB");
+    assert_eq!(visit("o20", json!({})).await, again);
+    for (seen, why) in [(&preferred, "asked_for"), (&again, "earlier_owner")] {
+        let id = seen["allocation_id"].as_str().unwrap();
+        assert_eq!(rules(&console, id).await, json!([why]));
     }
     world.check().await;
 }

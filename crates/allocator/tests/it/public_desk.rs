@@ -2,12 +2,13 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use allocation::ChannelId;
 use allocator::{
     clock,
     public::{
         self, Site,
         app_desk::AppDesk,
-        desk::{Away, Desk, Place, Visited},
+        desk::{Away, Desk, Door, Of, Place, Visited},
         identity::Keys,
     },
 };
@@ -26,7 +27,7 @@ fn desk(world: &World, node: usize) -> AppDesk {
 /// Looks until Postgres answered in time, which is short.
 async fn found(desk: &AppDesk, code: &str) -> Place {
     loop {
-        if let Some(place) = desk.place(code).await.unwrap() {
+        if let Some(place) = desk.place(Door::Channel, code).await.unwrap() {
             return place;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -118,15 +119,15 @@ async fn a_page_that_another_process_made_is_found() {
     }));
     let place = found(&desk, &code).await;
     assert_eq!(place.corp, world.corp);
-    assert_eq!(place.channel.as_str(), "c1");
+    assert_eq!(place.of, Of::Channel(ChannelId::new("c1").unwrap()));
     assert_eq!((place.title.as_str(), place.open), ("Spring", true));
-    assert_eq!(desk.place("nobodys-code").await, Ok(None));
+    assert_eq!(desk.place(Door::Channel, "nobodys-code").await, Ok(None));
     // Off is not gone.
     let console = world.operator().await;
     let off = json!({"name": "x", "pool": "p1"});
     console.put("/channels/c1", off).await.ok();
     let desk = self::desk(&world, 0);
-    let place = desk.place(&code).await.unwrap().unwrap();
+    let place = desk.place(Door::Channel, &code).await.unwrap().unwrap();
     assert!(!place.open);
     let visited = desk.visit(&place, "0123456789abcdef").await;
     assert_eq!(visited, Ok(Visited::Off));
@@ -140,7 +141,7 @@ async fn somebody_waits_when_nobody_is_there_and_a_closed_corp_is_away() {
     let off = json!({"members": [{"member": "XiaoMing", "online": false}]});
     console.put("/presence", off).await.ok();
     let desk = desk(&world, 0);
-    let place = desk.place(&code).await.unwrap().unwrap();
+    let place = desk.place(Door::Channel, &code).await.unwrap().unwrap();
     let visited = desk.visit(&place, "0123456789abcdef").await.unwrap();
     let Visited::Waiting { allocation, .. } = visited else {
         panic!("{visited:?}")

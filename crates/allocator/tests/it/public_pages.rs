@@ -44,7 +44,7 @@ fn rows() -> [Row; 7] {
 }
 
 /// Whole, small, in one language, and nothing of it from elsewhere.
-fn sound(answer: &Answer, tag: &str) -> Html {
+pub(crate) fn sound(answer: &Answer, tag: &str) -> Html {
     strict(answer);
     assert_eq!(answer.header("content-type"), "text/html; charset=utf-8");
     assert_eq!(answer.header("cache-control"), "no-store");
@@ -56,7 +56,7 @@ fn sound(answer: &Answer, tag: &str) -> Html {
     for (element, key, value) in &html.attributes {
         let is_address = ["href", "src", "action", "data-next", "data-status"];
         if is_address.contains(&key.as_str()) {
-            let ours = ["/c/", "/w/", "?lang="]
+            let ours = ["/c/", "/g/", "/w/", "?lang="]
                 .iter()
                 .any(|own| value.starts_with(own));
             assert!(ours, "{element} {key}={value}");

@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
-use allocation::{AllocationId, ChannelId, CorpId, MemberId};
+use allocation::{AllocationId, CampaignId, ChannelId, CorpId, MemberId};
 use allocator::{
     config::Public,
     public::{
         self, Site,
-        desk::{Away, Desk, Picture, Place, Visited},
+        desk::{Away, Desk, Door, Of, Picture, Place, Visited},
         identity::Keys,
     },
 };
@@ -31,6 +31,8 @@ pub(crate) const NOW: u64 = 1_800_000_000_000;
 pub(crate) const CODE: &str = "sPring-2027_a";
 pub(crate) const OTHER: &str = "autumn-2027_b";
 pub(crate) const CLOSED: &str = "closed-2027_c";
+/// Of a campaign that begins in an hour.
+pub(crate) const SOON: &str = "soon-2027_e";
 pub(crate) const BROKEN: &str = "broken-2027_d";
 
 pub(crate) struct Hand(AtomicU64);
@@ -63,20 +65,32 @@ pub(crate) struct Someone {
 }
 
 impl Desk for Someone {
-    fn place<'a>(&'a self, code: &'a str) -> BoxFuture<'a, Result<Option<Place>, Away>> {
+    fn place<'a>(
+        &'a self,
+        door: Door,
+        code: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Place>, Away>> {
         Box::pin(async move {
             let corp = match code {
                 CODE | CLOSED => "ww1",
                 OTHER => "ww2",
                 BROKEN => panic!("the desk breaks"),
                 "nobody-2027" => return Err(Away),
+                SOON if door == Door::Campaign => "ww1",
                 _ => return Ok(None),
             };
             Ok(Some(Place {
                 corp: CorpId::new(corp).unwrap(),
-                channel: ChannelId::new("spring").unwrap(),
+                of: match door {
+                    Door::Channel => Of::Channel(ChannelId::new("spring").unwrap()),
+                    Door::Campaign => Of::Campaign {
+                        id: CampaignId::new("spring").unwrap(),
+                        opens_ms: (code == SOON).then_some(NOW + 3_600_000),
+                        inviter: None,
+                    },
+                },
                 title: self.title.lock().unwrap().clone(),
-                open: code != CLOSED,
+                open: code != CLOSED && code != SOON,
                 utc_offset_minutes: 480,
             }))
         })

@@ -23,11 +23,11 @@ use crate::{
 const SLOTS: usize = 2;
 
 /// A channel with a page, three members with two slots and a plain way each.
-async fn world() -> (World, Console) {
+pub(crate) async fn world() -> (World, Console) {
     world_of(Options::default()).await
 }
 
-async fn world_of(options: Options) -> (World, Console) {
+pub(crate) async fn world_of(options: Options) -> (World, Console) {
     let world = World::with(1, options).await;
     let console = world.operator().await;
     let members = [("ma", 1.0), ("mb", 1.0), ("mc", 1.0)];
@@ -47,7 +47,7 @@ async fn world_of(options: Options) -> (World, Console) {
 }
 
 /// A contact way that WeCom has made and whose picture is there.
-async fn way(world: &World, member: &str, way: &str, kind: &str) {
+pub(crate) async fn way(world: &World, member: &str, way: &str, kind: &str) {
     sqlx::query(
         "INSERT INTO contact_ways (corp_id, way, channel_id, member, kind, state, place, config_id, qr_code, picture,
             picture_type, created_at, ready_at)
@@ -76,18 +76,18 @@ async fn tell(world: &World) {
     }
 }
 
-fn channel() -> ChannelId {
+pub(crate) fn channel() -> ChannelId {
     ChannelId::new("page").unwrap()
 }
 
-fn visitor(id: &str) -> Visitor {
+pub(crate) fn visitor(id: &str) -> Visitor {
     Visitor {
         kind: VisitorKind::Cookie,
         id: id.to_owned(),
     }
 }
 
-async fn opens(world: &World, id: &str) -> Visited {
+pub(crate) async fn opens(world: &World, id: &str) -> Visited {
     visit(
         world.app(),
         world.corp_app(),
@@ -99,7 +99,7 @@ async fn opens(world: &World, id: &str) -> Visited {
     .unwrap()
 }
 
-async fn held(world: &World, id: &str) -> Hold {
+pub(crate) async fn held(world: &World, id: &str) -> Hold {
     match opens(world, id).await {
         Visited::Held(hold) => hold,
         other => panic!("{other:?}"),
@@ -107,7 +107,7 @@ async fn held(world: &World, id: &str) -> Hold {
 }
 
 /// The customer adds the member by a way.
-async fn adds(world: &World, customer: &str, member: &str, state: &str) {
+pub(crate) async fn adds(world: &World, customer: &str, member: &str, state: &str) {
     let event = added(customer, state).replace("ZhangSan", member).replace(
         "</State>",
         &format!("</State><WelcomeCode>code-{customer}</WelcomeCode>"),
@@ -119,19 +119,19 @@ async fn adds(world: &World, customer: &str, member: &str, state: &str) {
     world.written().await;
 }
 
-async fn expire(world: &World) -> usize {
+pub(crate) async fn expire(world: &World) -> usize {
     let stop = CancellationToken::new();
     let ended = sweep::turn(world.app(), world.corp_app(), &stop).await;
     world.written().await;
     ended.unwrap()
 }
 
-async fn ended(world: &World, id: AllocationId) -> ledger::Visit {
+pub(crate) async fn ended(world: &World, id: AllocationId) -> ledger::Visit {
     let visits = world.app().ledger.visits();
     visits.behind(&world.corp, id).await.unwrap().unwrap()
 }
 
-async fn row(world: &World, id: AllocationId) -> ledger::Allocation {
+pub(crate) async fn row(world: &World, id: AllocationId) -> ledger::Allocation {
     let table = world.app().ledger.allocations();
     table.get(&world.corp, id).await.unwrap().unwrap()
 }

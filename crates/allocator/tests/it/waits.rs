@@ -227,12 +227,41 @@ async fn who_waits_too_long_is_for_a_person_to_decide() {
     assert_eq!(world.row(&waits).await.member, None);
     assert_eq!(console.get("/pools/sales/waiting").await.ok()["waiting"], 0);
     let id = waits["allocation_id"].as_str().unwrap();
+    let path = format!("/allocations/{id}/explanation");
+    let answer = console.get(&path).await;
+    let found = answer.ok();
+    assert_eq!(found["complete"], true);
+    let [asked, left] = &found["decisions"].as_array().unwrap()[..] else {
+        panic!("{found}")
+    };
+    assert_eq!(
+        (&asked["what"], &asked["waited"]),
+        (&json!("decided"), &Value::Null)
+    );
+    assert_eq!(left["what"], "left_to_person");
+    assert_eq!(left["operation"], "advance.1");
+    assert_eq!(left["rules"], json!(["waited_too_long"]));
+    assert_eq!(
+        (&left["chosen"], &left["waits"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(left["waited"]["since"], asked["at"]);
+    assert_eq!(left["waited"]["person_after_seconds"], 60);
+    let seconds = left["waited"]["seconds"].as_f64().unwrap();
+    assert!((60.0..62.0).contains(&seconds), "{left}");
+    assert_eq!(left["kept_out"], json!({"away": 1}));
+    // What is decided later is told after it, and changes nothing of it.
+    assert_eq!(console.get(&path).await.text, answer.text);
     let body = json!({"to": "mA", "expect_epoch": 0});
     console
         .post(&format!("/allocations/{id}/reassign"), body)
         .await
         .ok();
     assert_eq!(world.member_of(&waits).await.as_deref(), Some("ma"));
+    let after = console.get(&path).await.ok();
+    let decisions = after["decisions"].as_array().unwrap();
+    assert_eq!(&decisions[..2], &[asked.clone(), left.clone()]);
+    assert_eq!(decisions[2]["rules"], json!(["reassigned", "named"]));
     world.check().await;
 }
 

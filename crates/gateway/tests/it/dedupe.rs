@@ -90,11 +90,14 @@ async fn duplicates_of_repeatable_events_leave_a_mark() {
     let edit = setup::event(&app.corp, "wm1").replace("add_external", "edit_external");
     let message = "<xml><ToUserName>w</ToUserName><FromUserName>mA</FromUserName><CreateTime>1</CreateTime>\
         <MsgType>text</MsgType><Content>hi</Content><MsgId>1</MsgId></xml>";
-    // A group's change may happen twice too, but nobody reads groups again: its mark would stay for ever.
     let chat = "<xml><ToUserName>w</ToUserName><FromUserName>sys</FromUserName><CreateTime>1</CreateTime>\
         <MsgType>event</MsgType><Event>change_external_chat</Event><ChatId>wr1</ChatId>\
         <ChangeType>update</ChangeType><UpdateDetail>change_name</UpdateDetail></xml>";
-    let texts = [edit.as_str(), message, chat];
+    // A tag's change may happen twice too, but nobody reads tags again: its mark would stay for ever.
+    let tag = "<xml><ToUserName>w</ToUserName><FromUserName>sys</FromUserName><CreateTime>1</CreateTime>\
+        <MsgType>event</MsgType><Event>change_external_tag</Event><Id>et1</Id><TagType>tag</TagType>\
+        <ChangeType>update</ChangeType></xml>";
+    let texts = [edit.as_str(), message, chat, tag];
     for text in texts {
         assert_eq!(
             gateway.send("sales", &app.seal(text, "1")).await.status,
@@ -108,10 +111,11 @@ async fn duplicates_of_repeatable_events_leave_a_mark() {
             200
         );
     }
-    assert_eq!(stored::plaintexts(redis, &app.corp).await.len(), 3);
+    assert_eq!(stored::plaintexts(redis, &app.corp).await.len(), 4);
     let marks = stored::dirty(redis, &app.corp, "pair").await;
     assert!(marks.len() == 1 && marks[0].contains("wm1"), "{marks:?}");
-    assert!(stored::dirty(redis, &app.corp, "chat").await.is_empty());
+    assert_eq!(stored::dirty(redis, &app.corp, "chat").await, ["wr1"]);
+    assert!(stored::dirty(redis, &app.corp, "tag").await.is_empty());
     gateway.finish().await.unwrap();
 }
 

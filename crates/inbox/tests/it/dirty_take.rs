@@ -18,7 +18,10 @@ async fn marks_coalesce_and_the_earlier_time_stands() {
         .dirty_mark_many("pair", &[("x", T0 + 4_000), ("y", T0 + 2_000)])
         .await
         .unwrap();
+    assert_eq!(f.inbox.dirty_first("chat").await.unwrap(), None);
     f.inbox.dirty_mark("chat", "x", T0).await.unwrap();
+    assert_eq!(f.inbox.dirty_first("chat").await.unwrap(), Some(T0));
+    assert_eq!(f.inbox.dirty_first("pair").await.unwrap(), Some(T0 + 2_000));
     assert!(
         f.inbox
             .dirty_take("pair", Some(T0 + 1_999), 10, 500)

@@ -1,6 +1,7 @@
 //! How many customers members were given lately.
 
 use allocation::{CorpId, MemberId};
+use sqlx::postgres::PgRow;
 
 use super::Allocations;
 use crate::Error;
@@ -41,16 +42,21 @@ impl Allocations {
             .bind(column(asked, |one| at(one.day_ms)));
         let rows = work.fetch_all(query).await?;
         work.end().await?;
-        let mut given = vec![(0, 0); asked.len()];
-        for row in rows {
-            let place = usize::try_from(row.number("at")?).unwrap_or_default();
-            let count = |name| -> Result<u32, Error> {
-                Ok(u32::try_from(row.number(name)?).unwrap_or(u32::MAX))
-            };
-            if let Some(one) = given.get_mut(place.saturating_sub(1)) {
-                *one = (count("in_hour")?, count("on_day")?);
-            }
-        }
-        Ok(given)
+        read(&rows, asked.len())
     }
+}
+
+/// In the hour and on the day, of each that was asked for, by its place from 1 on; of whom there is no row nothing was given.
+pub(crate) fn read(rows: &[PgRow], n: usize) -> Result<Vec<(u32, u32)>, Error> {
+    let mut given = vec![(0, 0); n];
+    for row in rows {
+        let place = usize::try_from(row.number("at")?).unwrap_or_default();
+        let count = |name| -> Result<u32, Error> {
+            Ok(u32::try_from(row.number(name)?).unwrap_or(u32::MAX))
+        };
+        if let Some(one) = given.get_mut(place.saturating_sub(1)) {
+            *one = (count("in_hour")?, count("on_day")?);
+        }
+    }
+    Ok(given)
 }

@@ -5,7 +5,7 @@ use allocation::Plan;
 use super::*;
 
 /// What is open or waiting, in the order in which it was decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Standing {
     /// After this entry, and its time.
     pub log_seq: u64,
@@ -17,6 +17,7 @@ pub struct Standing {
     pub tried: HashMap<AllocationId, Vec<MemberId>>,
     /// Of those that more serve than their pool.
     pub plans: HashMap<AllocationId, Plan>,
+    pub seats: crate::StandingSeats,
 }
 
 impl Allocations {
@@ -47,6 +48,7 @@ impl Allocations {
         let plans = plans(&mut work, corp).await?;
         let visits = crate::visits::live(&mut work, corp).await?;
         let tried = crate::offers::tried(&mut work, corp).await?;
+        let seats = crate::seats::standing(&mut work, corp, at_ms).await?;
         work.roll_back().await?;
         Ok(Some(Standing {
             log_seq,
@@ -55,6 +57,7 @@ impl Allocations {
             visits,
             tried,
             plans,
+            seats,
         }))
     }
 }

@@ -274,7 +274,8 @@ async fn add(
 ) -> Result<(), Error> {
     let query = work
         .query(
-            "SELECT (SELECT count(*) FROM contact_ways WHERE corp_id = $1 AND state <> 'gone') AS ways,
+            "SELECT (SELECT count(*) FROM contact_ways WHERE corp_id = $1 AND state <> 'gone')
+                    + (SELECT count(*) FROM join_ways WHERE corp_id = $1 AND state <> 'gone') AS ways,
                 EXISTS (SELECT FROM contact_ways WHERE corp_id = $1 AND pauses_corp_until > $2) AS paused",
         )
         .bind(corp.as_str())

@@ -36,7 +36,7 @@ impl Default for Supply {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SupplySource {
     /// A group of the pool that is in stock.
@@ -53,7 +53,7 @@ impl Supply {
         json!(self)
     }
 
-    pub(super) fn read(row: &PgRow) -> Result<Self, Error> {
+    pub(crate) fn read(row: &PgRow) -> Result<Self, Error> {
         let supply: Value = row.value("supply")?;
         serde_json::from_value(supply).map_err(|problem| Error::unreadable("supply", problem))
     }

@@ -56,14 +56,32 @@ impl Groups {
         new: &NewImport,
         trail: &Trail,
     ) -> Result<Imported, Error> {
-        retry(|| self.try_import(corp, reads, new, trail)).await
+        retry(|| self.add_all(corp, reads, new, GroupSource::Import, trail)).await
     }
 
-    async fn try_import(
+    /// WeCom told of this one by an event: it becomes known, in stock and in no pool, unless it is known already.
+    pub async fn found(
+        &self,
+        corp: &CorpId,
+        read: &GroupRead,
+        trail: &Trail,
+    ) -> Result<bool, Error> {
+        let new = NewImport {
+            pool: None,
+            state: GroupState::Spare,
+            tags: Vec::new(),
+        };
+        let reads = std::slice::from_ref(read);
+        let added = retry(|| self.add_all(corp, reads, &new, GroupSource::Event, trail)).await?;
+        Ok(matches!(added, Imported::Written(added) if !added.is_empty()))
+    }
+
+    async fn add_all(
         &self,
         corp: &CorpId,
         reads: &[GroupRead],
         new: &NewImport,
+        source: GroupSource,
         trail: &Trail,
     ) -> Result<Imported, Error> {
         let mut work = self.db.transaction().await?;
@@ -74,7 +92,12 @@ impl Groups {
             work.roll_back().await?;
             return Ok(Imported::Refused(GroupRefused::NoPool));
         }
-        let mut added = add(&mut work, corp, reads, new, trail.now_ms).await?;
+        let adding = Adding {
+            new,
+            source,
+            now_ms: trail.now_ms,
+        };
+        let mut added = add(&mut work, corp, reads, adding).await?;
         added.sort();
         if let Some(pool) = new.pool.as_ref().filter(|_| !added.is_empty())
             && n_groups(&mut work, corp, pool, None).await? > MAX_GROUPS
@@ -85,10 +108,14 @@ impl Groups {
         }
         refresh(&mut work, corp, reads).await?;
         let after = json!({"group_pool": new.pool, "tags": new.tags, "state": new.state.as_str(),
-            "source": GroupSource::Import.as_str()});
+            "source": source.as_str()});
+        let action = match source {
+            GroupSource::Event => "group.found",
+            _ => "group.import",
+        };
         let record = |chat: &ChatId| {
             let entity = format!("groups/{chat}");
-            trail.record("group.import", entity, None, Some(after.clone()))
+            trail.record(action, entity, None, Some(after.clone()))
         };
         let records: Vec<_> = added.iter().map(record).collect();
         if !records.is_empty() {
@@ -166,21 +193,32 @@ impl Groups {
     }
 }
 
+/// How groups come to be known that were not.
+struct Adding<'a> {
+    new: &'a NewImport,
+    source: GroupSource,
+    now_ms: u64,
+}
+
 /// Those that were not known; `refresh` has what was read.
 async fn add(
     work: &mut Work,
     corp: &CorpId,
     reads: &[GroupRead],
-    new: &NewImport,
-    now_ms: u64,
+    adding: Adding<'_>,
 ) -> Result<Vec<ChatId>, Error> {
+    let Adding {
+        new,
+        source,
+        now_ms,
+    } = adding;
     let query = work
         .query(
             "INSERT INTO groups AS g (corp_id, chat_id, group_pool_id, tags, state, source, version, created_at, updated_at)
              SELECT $1, n.chat_id, $3, $4, $5, $6, 1, $7, $7 FROM unnest($2::text[]) AS n (chat_id) ORDER BY n.chat_id
              ON CONFLICT (corp_id, chat_id) DO UPDATE SET group_pool_id = $3, rank = 0, scan_cap = NULL, hard_cap = NULL,
                 buffer = NULL, tags = $4, state = $5, source = $6, version = g.version + 1, created_at = $7, updated_at = $7,
-                deleted_at = NULL
+                deleted_at = NULL, way_at = NULL
              WHERE g.deleted_at IS NOT NULL
              RETURNING g.chat_id",
         )
@@ -189,7 +227,7 @@ async fn add(
         .bind(new.pool.as_ref().map(|pool| pool.as_str().to_owned()))
         .bind(tags_column(&new.tags))
         .bind(new.state.as_str())
-        .bind(GroupSource::Import.as_str())
+        .bind(source.as_str())
         .bind(at(now_ms));
     let rows: Vec<PgRow> = work.fetch_all(query).await?;
     rows.iter().map(|row| row.parsed("chat_id")).collect()

@@ -26,6 +26,7 @@ pub(super) fn read(row: &PgRow) -> Result<Group, Error> {
         source: row.parsed("source")?,
         said: read_said(row)?,
         problem: read_problem(row)?,
+        way_ms: row.ms_option("way_at")?,
         version: row.number("version")?,
         created_ms: row.ms("created_at")?,
         updated_ms: row.ms("updated_at")?,
@@ -76,7 +77,7 @@ fn read_problem(row: &PgRow) -> Result<Option<GroupProblem>, Error> {
 }
 
 /// The pool stays while the transaction lasts, and gets no other group meanwhile. None: it is not there.
-pub(super) async fn pool_caps(
+pub(crate) async fn pool_caps(
     work: &mut Work,
     corp: &CorpId,
     pool: &GroupPoolId,
@@ -100,7 +101,7 @@ pub(super) async fn pool_caps(
 }
 
 /// Groups in a pool, but for one.
-pub(super) async fn n_groups(
+pub(crate) async fn n_groups(
     work: &mut Work,
     corp: &CorpId,
     pool: &GroupPoolId,

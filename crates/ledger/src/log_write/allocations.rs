@@ -7,6 +7,7 @@ use super::customers::Customers;
 use super::fold::NewRow;
 use super::rows::{CHUNK, Meeting, column, ids};
 use crate::Error;
+use crate::change::NewAllocation;
 use crate::connection::{Statement, Work};
 use crate::row::{Columns, signed};
 use crate::text::{clean, clean_option};
@@ -129,7 +130,7 @@ macro_rules! insert {
         concat!(
             "INSERT INTO allocations (corp_id, id, pool_id, customer_id, subject, member, holder, channel_id, source,
                 delivery, request_id, epoch, decided_at, assigned_at, settled_at, settled_as, closed_at,
-                close_reason, decided_seq, changed_seq, offer, offer_since, offer_until, plan)
+                close_reason, decided_seq, changed_seq, offer, offer_since, offer_until, plan, preferred)
              SELECT $1, n.id, n.pool_id, n.customer_id, n.subject, n.member, n.holder, n.channel_id, n.source,
                 n.delivery, n.request_id, n.epoch, n.decided_at, n.assigned_at,
                 coalesce(n.settled_at, n.closed_at),
@@ -138,14 +139,14 @@ macro_rules! insert {
                 CASE WHEN n.closed_at IS NULL THEN nullif(n.offer, '') END,
                 CASE WHEN n.closed_at IS NULL THEN n.offer_since END,
                 CASE WHEN n.closed_at IS NULL THEN n.offer_until END,
-                n.plan
+                n.plan, n.preferred::jsonb
              FROM unnest($2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::text[], $7::text[], $8::text[],
                     $9::text[], $10::text[], $11::text[], $12::bigint[], $13::timestamptz[], $14::timestamptz[],
                     $15::timestamptz[], $16::text[], $17::timestamptz[], $18::text[], $19::bigint[], $20::bigint[],
-                    $21::text[], $22::timestamptz[], $23::timestamptz[], $24::text[])
+                    $21::text[], $22::timestamptz[], $23::timestamptz[], $24::text[], $25::text[])
                 AS n (id, pool_id, customer_id, subject, member, holder, channel_id, source, delivery, request_id,
                     epoch, decided_at, assigned_at, settled_at, settled_as, closed_at, close_reason, decided_seq,
-                    changed_seq, offer, offer_since, offer_until, plan)",
+                    changed_seq, offer, offer_since, offer_until, plan, preferred)",
             $rest
         )
     };
@@ -216,4 +217,15 @@ fn insert(
     .bind(column(rows, |row| {
         row.decided.plan.as_ref().map(Plan::text)
     }))
+    .bind(column(rows, |row| preferred(row.decided)))
+}
+
+/// By member, so that it can be read without the plan.
+fn preferred(decided: &NewAllocation) -> Option<String> {
+    let members = decided.plan.as_ref()?.prefer();
+    let known = members.iter().zip(&decided.preferred);
+    let known: serde_json::Map<_, _> = known
+        .map(|(member, why)| (member.to_string(), why.as_str().into()))
+        .collect();
+    (!known.is_empty()).then(|| serde_json::Value::Object(known).to_string())
 }

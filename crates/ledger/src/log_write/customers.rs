@@ -68,7 +68,9 @@ impl Customers {
             .confirmed
             .iter()
             .map(|(_, subject, _)| *subject);
+        let seated = folded.seats.customers().map(|(subject, _)| subject);
         let others: BTreeSet<SubjectKey> = decided
+            .chain(seated)
             .chain(transferred)
             .chain(confirmed)
             .filter(|subject| !self.ids.contains_key(subject))

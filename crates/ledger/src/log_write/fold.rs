@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use allocation::{AllocationId, MemberId, SubjectKey};
 
+use super::edges::FoldedEdges;
 use super::offers::{FoldedOffers, Stage};
+use super::people::FoldedPeople;
+use super::seats::FoldedSeats;
 use super::visits::FoldedVisits;
 use crate::OfferEnd;
 use crate::change::{
@@ -25,6 +28,9 @@ pub(super) struct Folded<'b> {
     pub(super) audit: Vec<&'b crate::AuditRecord>,
     pub(super) visits: FoldedVisits<'b>,
     pub(super) offers: FoldedOffers<'b>,
+    pub(super) seats: FoldedSeats<'b>,
+    pub(super) people: FoldedPeople<'b>,
+    pub(super) edges: FoldedEdges<'b>,
     /// Customers that visitors turned out to be.
     known: Vec<(SubjectKey, &'b crate::Customer)>,
     /// Time of the last entry.
@@ -229,6 +235,11 @@ impl<'b> Folded<'b> {
             Change::Visit(new) => self.visits.begun.push((new, at_ms)),
             Change::VisitHeld(held) => self.visits.held.push(held),
             Change::VisitEnded(ended) => self.visits.ended.push((ended, at_ms)),
+            Change::Seat(change) => self.seats.add(entry.seq, at_ms, change),
+            Change::People(change) => {
+                self.people.add(entry.seq, at_ms, change);
+                self.edges.add(entry.seq, at_ms, change);
+            }
             Change::Delivery(outcome) => self.outcomes.push((outcome, at_ms)),
             Change::Audit(record) => self.audit.push(record),
             Change::Effect(new) => {
@@ -305,7 +316,8 @@ impl<'b> Folded<'b> {
     pub(super) fn customers(&self) -> BTreeMap<SubjectKey, &'b crate::Customer> {
         let mut customers = BTreeMap::new();
         let decided = self.new.iter().map(|row| (row.subject, row.customer));
-        for (subject, named) in decided.chain(self.known.iter().copied()) {
+        let known = self.known.iter().copied();
+        for (subject, named) in decided.chain(known).chain(self.seats.customers()) {
             let customer = customers.entry(subject).or_insert(named);
             if named.external_id.is_some() {
                 *customer = named;

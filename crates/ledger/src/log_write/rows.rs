@@ -11,7 +11,7 @@ use super::Written;
 use super::allocations;
 use super::customers::Customers;
 use super::fold::{Effect, Folded, NewRow, Patch, Transfer};
-use super::{offers, visits};
+use super::{edges, offers, people, seats, visits};
 use crate::change::Entry;
 use crate::connection::Work;
 use crate::row::{Columns, signed};
@@ -108,6 +108,9 @@ pub(super) async fn changes(
     }
     visits::write(work, corp, &folded.visits).await?;
     offers::write(work, corp, &folded.offers).await?;
+    seats::write(work, corp, &customers, &folded.seats).await?;
+    people::write(work, corp, &folded.people).await?;
+    written.edges = edges::write(work, corp, &folded.edges).await?;
     for chunk in folded.audit.chunks(CHUNK) {
         crate::audit::write(work, corp, chunk).await?;
     }

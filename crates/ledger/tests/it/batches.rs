@@ -176,6 +176,10 @@ async fn rows(setup: &Setup) -> Vec<String> {
         "SELECT (to_jsonb(o) - 'id' - 'settled_at')::text FROM outbox AS o ORDER BY effect_key",
         "SELECT (to_jsonb(t) - 'customer_id' - 'ended_at')::text FROM transfers AS t ORDER BY id",
         "SELECT to_jsonb(o)::text FROM offers AS o ORDER BY allocation_id, epoch",
+        "SELECT (to_jsonb(s) - 'customer_id')::text FROM seats AS s ORDER BY seat_id",
+        "SELECT (to_jsonb(p) - 'id')::text FROM group_people AS p ORDER BY chat_id, person, joined_seq",
+        "SELECT to_jsonb(c)::text FROM group_counts AS c ORDER BY chat_id",
+        "SELECT (to_jsonb(c) - 'id')::text FROM group_changes AS c ORDER BY chat_id, at, kind",
         "SELECT to_jsonb(d)::text FROM delivery_outcomes AS d ORDER BY delivery",
         "SELECT to_jsonb(l)::text FROM log AS l ORDER BY seq",
         "SELECT jsonb_build_array(subject, external_id)::text FROM customers ORDER BY subject",
@@ -193,7 +197,8 @@ async fn rows(setup: &Setup) -> Vec<String> {
 
 async fn clear(setup: &Setup) {
     setup
-        .run("TRUNCATE allocations, offers, outbox, transfers, delivery_outcomes, log, customers; UPDATE corps SET log_seq = 0")
+        .run("TRUNCATE allocations, offers, outbox, transfers, delivery_outcomes, log, customers, seats, group_people,
+                group_counts, group_changes; UPDATE corps SET log_seq = 0")
         .await;
     let customers: Vec<_> = (0..=ALLOCATIONS)
         .map(|n| format!("wmC{n:03}"))
@@ -207,7 +212,8 @@ async fn clear(setup: &Setup) {
         .unwrap();
 }
 
-async fn write(setup: &Setup, entries: &[Entry], sizes: &[usize]) -> Vec<String> {
+/// Answers all rows.
+pub(crate) async fn write(setup: &Setup, entries: &[Entry], sizes: &[usize]) -> Vec<String> {
     clear(setup).await;
     let mut rest = entries;
     let mut sizes = sizes.iter().copied().cycle();

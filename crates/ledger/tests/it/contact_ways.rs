@@ -78,6 +78,7 @@ async fn put_channel(setup: &Setup, slots: Option<u32>) -> Option<String> {
         welcome: None,
         card: true,
         needs: Vec::new(),
+        limits: ledger::ChannelLimits::default(),
         visits: slots.map(|slots_per_member| Visits {
             slots_per_member,
             hold_seconds: 600,

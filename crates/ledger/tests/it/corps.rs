@@ -42,7 +42,8 @@ async fn a_rebuild_sees_what_late_writers_add_until_it_is_confirmed() {
         Corp {
             generation: 1,
             opened_generation: 0,
-            log_seq: 0
+            log_seq: 0,
+            rebuilding: true
         }
     );
     assert_eq!(
@@ -85,7 +86,8 @@ async fn a_rebuild_sees_what_late_writers_add_until_it_is_confirmed() {
         Corp {
             generation: 2,
             opened_generation: 2,
-            log_seq: 3
+            log_seq: 3,
+            rebuilding: true
         }
     );
 }
@@ -127,7 +129,9 @@ async fn an_unknown_corp_has_no_row_until_it_is_made() {
         Confirmed::Superseded { generation: 0 }
     );
     let lease = lease("a", T0);
-    let begun = corps.begin_rebuild(&stranger, &lease, Some(0)).await;
+    let begun = corps
+        .begin_rebuild(&stranger, &lease, Some(Corp::default()))
+        .await;
     assert_eq!(begun.unwrap().unwrap().generation, 1);
     setup
         .ledger
@@ -346,10 +350,17 @@ async fn counters_count_what_is_under_way() {
 async fn a_rebuild_is_one_allocators_until_its_lease_is_over() {
     let setup = setup().await;
     let (corps, corp) = (setup.ledger.corps(), &setup.corp);
-    let begin = async |who, now_ms, seen| {
+    let begin_seen = async |who, now_ms, seen| {
         let lease = lease(who, now_ms);
         let row = corps.begin_rebuild(corp, &lease, seen).await.unwrap();
         row.map(|row| row.generation)
+    };
+    let begin = async |who, now_ms, seen: Option<u64>| {
+        let idle = |generation| Corp {
+            generation,
+            ..Corp::default()
+        };
+        begin_seen(who, now_ms, seen.map(idle)).await
     };
     let renew = async |who, now_ms, generation| {
         let lease = lease(who, now_ms);
@@ -370,4 +381,10 @@ async fn a_rebuild_is_one_allocators_until_its_lease_is_over() {
     assert_eq!(begin("c", T0 + 15_002, Some(3)).await, Some(4));
     assert_eq!(begin("person", T0 + 15_003, None).await, Some(5));
     assert!(!renew("c", T0 + 15_003, 4).await);
+    // Who looked while he was at it may have seen a closed corp that is open by now: looked at again, not made anew.
+    let seen = corps.get(corp).await.unwrap();
+    corps.end_rebuild(corp, "person", 5).await.unwrap();
+    assert_eq!(begin_seen("d", T0 + 15_004, seen).await, None);
+    let seen = corps.get(corp).await.unwrap();
+    assert_eq!(begin_seen("d", T0 + 15_004, seen).await, Some(6));
 }

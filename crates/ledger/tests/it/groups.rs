@@ -2,10 +2,10 @@
 
 use allocation::{CampaignId, ChatId, FillStrategy, GroupPoolId};
 use ledger::{
-    Campaign, Deleted, Group, GroupCaps, GroupFilter, GroupPool, GroupPoolUsers, GroupRead,
-    GroupRefused, GroupSource, GroupState, Imported, NewCampaign, NewGroup, NewGroupPool,
-    NewImport, NoGroupPool, OwnCaps, PageRequest, Precondition, Put, Supply, SupplySource, Trail,
-    WaysOf,
+    Campaign, Deleted, Fission, Goal, Group, GroupCaps, GroupFilter, GroupPool, GroupPoolUsers,
+    GroupRead, GroupRefused, GroupSource, GroupState, Imported, NewCampaign, NewGroup,
+    NewGroupPool, NewImport, NoGroupPool, OwnCaps, PageRequest, Precondition, Put, Supply,
+    SupplySource, Trail, WaysOf,
 };
 
 use crate::setup::{Setup, T0, member, setup};
@@ -59,6 +59,7 @@ pub(crate) fn new_campaign(of: &str) -> NewCampaign {
         ends_ms: None,
         ways: WaysOf::Campaign,
         groups_per_way: 1,
+        fission: None,
     }
 }
 
@@ -411,6 +412,17 @@ async fn a_campaign_has_a_pool_and_keeps_its_code() {
         ends_ms: Some(T0 + 1),
         ways: WaysOf::Inviter,
         groups_per_way: 5,
+        fission: Some(Fission {
+            stay_seconds: 60,
+            goals: vec![Goal {
+                count: 3,
+                name: "三人".into(),
+                message: None,
+                tag: None,
+                event: true,
+            }],
+            ..Fission::default()
+        }),
         ..new_campaign("p1")
     };
     let made = created(setup.put_campaign("spring", &whole).await);

@@ -435,6 +435,7 @@ async fn put_channel(setup: &Setup, pages: bool) -> Put<ledger::Channel, Channel
         welcome: None,
         card: true,
         needs: Vec::new(),
+        limits: ledger::ChannelLimits::default(),
         visits: pages.then_some(visits),
     };
     let channels = setup.ledger.channels();

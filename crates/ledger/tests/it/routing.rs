@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use allocation::{ChannelId, MemberId, Plan, PoolId, Skill, Step, Strategy, SubjectKey};
 use ledger::{
     Change, Customer, Deleted, Fallback, NewAllocation, NewChannel, NewMember, NewPool, NewVisit,
-    Otherwise, PoolRefused, PoolUsers, PoolWait, Precondition, Put, Relax, Routing, SettledAs,
-    Sticky, Trail, VisitEnd, VisitEnded,
+    Otherwise, PoolRefused, PoolUsers, PoolWait, Precondition, Preference, Put, Relax, Routing,
+    SettledAs, Sticky, Trail, VisitEnd, VisitEnded,
 };
 
 use crate::setup::{
@@ -200,6 +200,7 @@ async fn members_keep_their_skills_and_channels_what_they_need() {
         welcome: None,
         card: true,
         needs: skills(needs),
+        limits: ledger::ChannelLimits::default(),
         visits: None,
     };
     for (needs, version) in [(&can[..], 1), (&can[..], 1), (&[][..], 2)] {
@@ -219,6 +220,37 @@ fn plan(pools: &[&str]) -> Plan {
     };
     let steps = (0..).zip(pools).map(step).collect();
     Plan::new(vec![member("mb")], steps, Some(900_000)).unwrap()
+}
+
+/// Told by member; of what was written before this was kept nothing is said.
+#[tokio::test]
+async fn it_is_kept_why_a_plan_prefers_whom() {
+    let setup = setup().await;
+    let new = |n, prefer: &[&str], preferred: &[Preference]| {
+        let prefer = prefer.iter().map(|name| member(name)).collect();
+        let steps = plan(&["g1"]).steps().to_vec();
+        Change::Decided(NewAllocation {
+            plan: Some(Plan::new(prefer, steps, None).unwrap()),
+            preferred: preferred.to_vec(),
+            ..decided(n, None)
+        })
+    };
+    use Preference::{AskedFor, EarlierOwner, Rendezvous};
+    setup
+        .write(vec![
+            new(1, &["mc", "ma"], &[AskedFor, EarlierOwner]),
+            new(2, &["mb"], &[Rendezvous]),
+            new(3, &["mb"], &[]),
+            Change::Decided(decided(4, None)),
+        ])
+        .await;
+    let rows = setup.ledger.allocations();
+    let told = async |n| rows.preferences(&setup.corp, allocation(n)).await.unwrap();
+    let both = [(member("ma"), EarlierOwner), (member("mc"), AskedFor)];
+    assert_eq!(told(1).await, both);
+    assert_eq!(told(2).await, [(member("mb"), Rendezvous)]);
+    assert_eq!(told(3).await, []);
+    assert_eq!(told(4).await, []);
 }
 
 #[tokio::test]

@@ -111,6 +111,7 @@ pub(crate) fn decided(n: u64, to: Option<&str>) -> NewAllocation {
         request: None,
         echo: false,
         plan: None,
+        preferred: Vec::new(),
     }
 }
 

@@ -9,7 +9,7 @@ use allocation::{
     Step as PlanStep, Visit,
 };
 use allocation::{
-    Dump, Op, PresenceChange, SetMember, SettlementOutcome, Strategy as Rule, Weight,
+    Dump, Op, PresenceChange, SetChannel, SetMember, SettlementOutcome, Strategy as Rule, Weight,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -57,6 +57,7 @@ enum Step {
     Respond(Index, u8, bool),
     /// The day ends so long after now.
     SetMember(SetMember, Option<u64>),
+    SetChannel(SetChannel, Option<u64>),
     RemovePool(usize, i64),
     Reassign(Index, Option<usize>, Vec<usize>, bool),
     Settle(Index, u8, usize, u8),
@@ -93,14 +94,25 @@ fn plan(likely: f64) -> impl Strategy<Value = Option<Plan>> {
     let person = proptest::option::weighted(0.3, select(vec![1000, HOUR]));
     // Few sets of them, so that some wait in one queue.
     let avoid = select(vec![vec![], vec![0], vec![0, 3], vec![1, 2, 3, 4, 5]]);
-    let plan = (vec(member_id(), 0..3), vec(step, 1..5), person, avoid);
+    let through = proptest::option::weighted(0.5, channel_id());
+    let plan = (
+        vec(member_id(), 0..3),
+        vec(step, 1..5),
+        person,
+        avoid,
+        through,
+    );
     proptest::option::weighted(likely, plan).prop_map(|plan| {
-        let (prefer, mut steps, person, avoid) = plan?;
+        let (prefer, mut steps, person, avoid, through) = plan?;
         steps[0].after_ms = 0;
         let prefer = prefer.into_iter().map(|who| member(MEMBERS[who]));
         let avoid = avoid.into_iter().map(|who: usize| member(MEMBERS[who]));
         let plan = Plan::new(prefer.collect(), steps, person).ok()?;
-        plan.avoiding(avoid.collect()).ok()
+        let plan = plan.avoiding(avoid.collect()).ok()?;
+        match through {
+            Some(channel) => Some(plan.limited_by(channel)),
+            None => Some(plan),
+        }
     })
 }
 
@@ -247,7 +259,23 @@ fn step() -> impl Strategy<Value = Step> {
         proptest::option::weighted(0.3, select(vec![1, HOUR / 2, 7 * HOUR, 24 * HOUR])),
         proptest::option::weighted(0.3, (0..3u32, 2..6u32)),
     );
+    let set_channel = (
+        channel_id(),
+        limits(0.6),
+        proptest::option::weighted(0.3, select(vec![1, HOUR / 2, 7 * HOUR, 24 * HOUR])),
+        (0..2u32, 0..4u32),
+    );
     prop_oneof![
+        4 => set_channel.prop_map(|(channel, limits, day_end, (in_hour, on_day))| Step::SetChannel(
+            SetChannel {
+                channel,
+                per_hour: limits.per_hour,
+                per_day: limits.per_day,
+                day_end_ms: None,
+                given: GivenBefore { in_hour, on_day },
+            },
+            day_end,
+        )),
         12 => vec(request_step(), 0..6).prop_map(|requests| Step::Op(Op::Decide(requests))),
         4 => vec(closing_step(), 0..4).prop_map(|closings| Step::Op(Op::Close(closings))),
         6 => presence.prop_map(|changes| {
@@ -345,6 +373,10 @@ fn op(step: Step, twin: &Twin, versions: &mut [u64], of_seats: &mut Versions) ->
             Op::SetPool(config.with_drip(drip))
         }
         Step::SetMember(change, day_end) => Op::SetMember(SetMember {
+            day_end_ms: day_end.map(|after| twin.now + after),
+            ..change
+        }),
+        Step::SetChannel(change, day_end) => Op::SetChannel(SetChannel {
             day_end_ms: day_end.map(|after| twin.now + after),
             ..change
         }),

@@ -4,13 +4,14 @@ use std::path::Path;
 
 use test_redis::lua_header_problems;
 
-const OPERATIONS: [&str; 19] = [
+const OPERATIONS: [&str; 20] = [
     "decide",
     "close",
     "settle",
     "reassign",
     "presence",
     "set_member",
+    "set_channel",
     "set_pool",
     "remove_pool",
     "wake",
@@ -74,6 +75,9 @@ const DERIVED: &str = "\
 -- Derived  drip text {corp}:v1:drip:<p>
 -- Derived  skill zset {corp}:v1:skill:<s>
 -- Derived  patience zset {corp}:v1:patience
+-- Derived  gate packed {corp}:v1:gate:<c>
+-- Derived  gated zset {corp}:v1:gated:<c>
+-- Derived  gates zset {corp}:v1:gates
 ";
 
 /// The same of seats.
@@ -104,7 +108,8 @@ const SOMETIMES: [(&str, &str); 2] = [
 #[test]
 fn headers_agree_with_bodies() {
     // The state joins all arguments for the log, however many there are.
-    let state = read("roster_state").replace("concat(ARGV, FIELD, 3)", "args");
+    let operation = read("corp_operation").replace("concat(ARGV, FIELD, 3)", "args");
+    let state = read("roster_state");
     let visits = read("roster_visits");
     let limits = read("roster_limits");
     let credit = read("roster_credit");
@@ -112,6 +117,7 @@ fn headers_agree_with_bodies() {
     let without = read("roster_pick_without");
     let move_on = read("roster_move_on");
     let route = read("roster_route");
+    let gates = read("roster_gates");
     let waiting = read("roster_waiting");
     let pool = read("roster_pool");
     for name in OPERATIONS {
@@ -137,16 +143,18 @@ fn headers_agree_with_bodies() {
             .replacen("-- include roster_offers.lua\n", &offers, 1)
             .replacen("-- include roster_pick_without.lua\n", &without, 1)
             .replacen("-- include roster_move_on.lua\n", &move_on, 1)
+            .replacen("-- include roster_gates.lua\n", &gates, 1)
             .replacen("-- include roster_route.lua\n", &route, 1)
             .replacen("-- include roster_waiting.lua\n", &waiting, 1)
-            .replacen("-- include roster_pool.lua\n", &pool, 1);
+            .replacen("-- include roster_pool.lua\n", &pool, 1)
+            .replacen("-- include corp_operation.lua\n", &operation, 1);
         assert_eq!(
             lua_header_problems(name, &text),
             Vec::<String>::new(),
             "{name}"
         );
     }
-    let seats = read("seats_state").replace("concat(ARGV, FIELD, 3)", "args");
+    let seats = read("seats_state");
     let waiting = read("seats_waiting");
     for name in SEATS {
         let file = read(name);
@@ -160,7 +168,8 @@ fn headers_agree_with_bodies() {
         let text = file
             .replacen("\n-- Returns", &format!("\n{derived}--\n-- Returns"), 1)
             .replacen("-- include seats_state.lua\n", &seats, 1)
-            .replacen("-- include seats_waiting.lua\n", &waiting, 1);
+            .replacen("-- include seats_waiting.lua\n", &waiting, 1)
+            .replacen("-- include corp_operation.lua\n", &operation, 1);
         assert_eq!(
             lua_header_problems(name, &text),
             Vec::<String>::new(),

@@ -114,18 +114,21 @@ fn joined() -> impl Strategy<Value = JoinedPerson> {
     });
     (
         0..40u8,
-        proptest::bool::weighted(0.7),
+        (proptest::bool::weighted(0.7), any::<bool>()),
         any::<bool>(),
         via(),
         vec(name, 0..4),
     )
-        .prop_map(|(who, identified, scanned, state, names)| JoinedPerson {
-            person: person(&who.to_string()),
-            identified,
-            scanned,
-            state,
-            names,
-        })
+        .prop_map(
+            |(who, (identified, doubted), scanned, state, names)| JoinedPerson {
+                person: person(&who.to_string()),
+                identified,
+                doubted: doubted && !identified,
+                scanned,
+                state,
+                names,
+            },
+        )
 }
 
 fn group() -> impl Strategy<Value = SetGroup> {

@@ -61,6 +61,7 @@ pub(crate) fn joins(visitor: &str) -> JoinedPerson {
     JoinedPerson {
         person: person(visitor),
         identified: true,
+        doubted: false,
         scanned: true,
         state: None,
         names: vec![SeatCandidate {
@@ -119,6 +120,9 @@ async fn what_can_be_looked_at_is_what_the_operations_did() {
     assert_eq!(redis.first_seat_end().await.unwrap(), None);
     let asked: Vec<_> = (0..5).map(|n| reserve(&format!("v{n}"))).collect();
     let applied = redis.reserve_seats(asked, "{}", now).await.unwrap();
+    // Held seats fill it for others, not for those who hold them.
+    assert!(!redis.is_full(&chat("a")).await.unwrap());
+    assert!(redis.is_full(&chat("nowhere")).await.unwrap());
     let until_ms = T0 + HOLD;
     let seat = reserve("v0").seat;
     let held = Reserved::Held {
@@ -204,6 +208,7 @@ async fn what_can_be_looked_at_is_what_the_operations_did() {
     expected.sort();
     assert_eq!((seats, group.count), (expected.to_vec(), count));
     assert_eq!(redis.group(&chat("b")).await.unwrap(), None);
+    assert!(redis.is_full(&chat("a")).await.unwrap(), "two of two");
     let of = redis.groups_of(&group_pool("g")).await.unwrap();
     assert_eq!(of, [chat("a")]);
 
@@ -214,6 +219,7 @@ async fn what_can_be_looked_at_is_what_the_operations_did() {
     let applied = redis.remove_group(chat("a"), 2, "", now).await.unwrap();
     let (change, ended) = applied.answer;
     assert_eq!((change, ended.len()), (GroupChange::Changed, 3));
+    assert!(redis.is_full(&chat("a")).await.unwrap(), "it was removed");
     assert_eq!(redis.group(&chat("a")).await.unwrap(), None);
     let removed = redis.remove_group_pool(group_pool("g"), 2, "", now).await;
     assert_eq!(removed.unwrap().answer, GroupPoolChange::Changed);
@@ -331,4 +337,43 @@ async fn ten_thousand_groups_are_one_pool() {
     let asked = (0..MAX_RESERVES).map(|n| reserve(&format!("v{n}")));
     twin.seats(SeatOp::Reserve(asked.collect())).await;
     twin.compare().await;
+}
+
+/// What is compared with the configuration, and whether anybody of a group is known, is in one read of many.
+#[tokio::test]
+async fn standings_say_which_configuration_is_in_force() {
+    let (_, redis) = open_corp().await;
+    stand(&redis, &[("read", 2)]).await;
+    for name in ["unread", "gone"] {
+        let group = set_group(name, 4, 2);
+        redis.set_group(group, "", Some(T0)).await.unwrap();
+    }
+    redis
+        .remove_group(chat("gone"), 5, "", Some(T0))
+        .await
+        .unwrap();
+    let names = ["read", "unread", "gone", "never"].map(chat);
+    let standings = redis.group_standings(&names).await.unwrap();
+    let standing = |version, removed, seen: Option<&str>| {
+        let seen = seen.map(|seen| seen.parse().unwrap());
+        Some(roster::GroupStanding {
+            version,
+            removed,
+            seen,
+        })
+    };
+    assert_eq!(
+        standings,
+        [
+            standing(1, false, Some("v1")),
+            standing(4, false, None),
+            standing(5, true, None),
+            None
+        ]
+    );
+    let pools = ["g", "never"].map(group_pool);
+    let versions = redis.group_pool_versions(&pools).await.unwrap();
+    let version = versions[0].unwrap();
+    assert_eq!((version.version, version.removed), (1, false));
+    assert_eq!(versions[1], None);
 }

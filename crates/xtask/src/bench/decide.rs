@@ -15,7 +15,7 @@
 //! - **P17** P13's rate ÷ what is done elsewhere, see [`rivals`].
 //! - **P18** 64 callers, each with a connection of its own, 10,000 decisions: after every single one, how far is the
 //!   member who is farthest from his exact weighted share. Read from the log, which is the order of the decisions.
-//! - **P28** what windows, skills, tiers, sticky and offers cost, as multiples of a plain pool, see [`costs`].
+//! - **P28** what windows, skills, tiers, sticky, offers and limits of channels cost, as multiples of a plain pool, see [`costs`].
 
 mod corp;
 mod costs;

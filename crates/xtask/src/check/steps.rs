@@ -94,7 +94,7 @@ pub(crate) fn all() -> Vec<Step> {
         },
         Step {
             name: "prove",
-            what: "surge, faults and visits against real processes, scaled down; and that broken promises are caught",
+            what: "surge, faults, visits and seats against real processes, scaled down; and that broken promises are caught",
             packages: &STORES,
             instead: || None,
             run: prove,
@@ -274,7 +274,12 @@ fn counted(ok: bool, output: &str) -> Outcome {
 
 /// All scenarios, small, and their self-tests.
 fn prove(_: &Context) -> anyhow::Result<Outcome> {
-    for (scenario, scale) in [("surge", "0.03"), ("faults", "0.03"), ("visits", "0.01")] {
+    for (scenario, scale) in [
+        ("surge", "0.03"),
+        ("faults", "0.03"),
+        ("visits", "0.01"),
+        ("seats", "0.01"),
+    ] {
         // Through cargo: the tests may have replaced the program that runs this.
         let program = ["run", "--quiet", "--locked", "--package", "xtask", "--"];
         let mut command = cargo(&program);

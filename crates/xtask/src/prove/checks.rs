@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use allocation::{Dump, LogEntry, MemberId, model};
+use ledger::LogRow;
 use roster::Roster;
 use serde_json::Value;
 
@@ -153,6 +154,7 @@ fn welcomes(corp: &Value) -> Invariant {
 }
 
 /// The ledger's log, folded through the rules.
+#[derive(Default)]
 pub(super) struct Folded {
     corp: model::Corp,
     entries: u64,
@@ -160,16 +162,33 @@ pub(super) struct Folded {
     broken: Option<String>,
 }
 
-/// Folds the whole log; `watch` sees each entry with the state after it.
-pub(super) async fn fold(
-    stage: &Stage,
-    mut watch: impl FnMut(&model::Corp, &LogEntry),
-) -> anyhow::Result<Folded> {
-    let mut folded = Folded {
-        corp: model::Corp::new(),
-        entries: 0,
-        broken: None,
-    };
+impl Folded {
+    pub(super) fn corp(&self) -> &model::Corp {
+        &self.corp
+    }
+
+    /// One entry more; answers it, if it follows from the rules.
+    pub(super) fn row(&mut self, row: &LogRow) -> Option<LogEntry> {
+        self.entries += 1;
+        if self.broken.is_some() {
+            return None;
+        }
+        let entry = row.parse().and_then(|entry| {
+            self.corp.fold(&entry)?;
+            Ok(entry)
+        });
+        match entry {
+            Ok(entry) => Some(entry),
+            Err(error) => {
+                self.broken = Some(format!("entry {}: {error}", row.seq));
+                None
+            }
+        }
+    }
+}
+
+/// Reads the whole log.
+pub(super) async fn each_entry(stage: &Stage, mut row: impl FnMut(&LogRow)) -> anyhow::Result<()> {
     let mut after = 0;
     loop {
         let rows = stage
@@ -177,23 +196,26 @@ pub(super) async fn fold(
             .corps()
             .read_log(&stage.corp, after, 5_000)
             .await?;
-        let Some(last) = rows.last() else { break };
+        let Some(last) = rows.last() else {
+            return Ok(());
+        };
         after = last.seq;
-        folded.entries += rows.len() as u64;
-        for row in &rows {
-            if folded.broken.is_some() {
-                break;
-            }
-            let entry = row.parse().and_then(|entry| {
-                folded.corp.fold(&entry)?;
-                Ok(entry)
-            });
-            match entry {
-                Ok(entry) => watch(&folded.corp, &entry),
-                Err(error) => folded.broken = Some(format!("entry {}: {error}", row.seq)),
-            }
-        }
+        rows.iter().for_each(&mut row);
     }
+}
+
+/// Folds the whole log; `watch` sees each entry with the state after it.
+pub(super) async fn fold(
+    stage: &Stage,
+    mut watch: impl FnMut(&model::Corp, &LogEntry),
+) -> anyhow::Result<Folded> {
+    let mut folded = Folded::default();
+    each_entry(stage, |row| {
+        if let Some(entry) = folded.row(row) {
+            watch(&folded.corp, &entry);
+        }
+    })
+    .await?;
     Ok(folded)
 }
 
@@ -203,11 +225,7 @@ pub(super) async fn dump(stage: &Stage) -> anyhow::Result<Dump> {
     Ok(roster.dump().await?)
 }
 
-pub(super) async fn state(
-    stage: &Stage,
-    folded: &Folded,
-    dump: &Dump,
-) -> anyhow::Result<Vec<Invariant>> {
+pub(super) fn same_as_redis(folded: &Folded, dump: &Dump) -> Invariant {
     let same = folded.broken.is_none() && folded.corp.dump() == *dump;
     let found = folded.broken.clone().unwrap_or_else(|| {
         format!(
@@ -216,6 +234,19 @@ pub(super) async fn state(
             if same { "equal" } else { "differ" }
         )
     });
+    invariant(
+        "folding the ledger's log gives Redis, byte for byte",
+        same,
+        folded.entries,
+        found,
+    )
+}
+
+pub(super) async fn state(
+    stage: &Stage,
+    folded: &Folded,
+    dump: &Dump,
+) -> anyhow::Result<Vec<Invariant>> {
     let open = stage
         .ledger
         .allocations()
@@ -240,12 +271,7 @@ pub(super) async fn state(
         .map(|(member, count)| (member.to_string(), count))
         .collect();
     Ok(vec![
-        invariant(
-            "folding the ledger's log gives Redis, byte for byte",
-            same,
-            folded.entries,
-            found,
-        ),
+        same_as_redis(folded, dump),
         invariant(
             "loads are open rows",
             loads == rows,

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::surge::settle;
-use super::{Args, Played, start};
+use super::{Args, Played, Script as AnyScript, start};
 use crate::progress::say;
 use crate::stage::{Stage, Wishes};
 use crowd::{Came, Crowd};
@@ -144,7 +144,7 @@ pub(super) async fn run(scale: f64, args: &Args) -> anyhow::Result<Played> {
     Ok(Played {
         stage,
         customers: visits,
-        script: Some(Script { came, cap }),
+        script: Some(AnyScript::Visits(Script { came, cap })),
         figures,
     })
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{CORP, SECRET, Stage};
 use crate::progress::say;
 use crate::prove::Sabotage;
+use crate::prove::seats::sabotage::carry_out;
 
 impl Stage {
     /// Breaks a promise behind everybody's back.
@@ -83,6 +84,7 @@ impl Stage {
                 )
                 .await?;
             }
+            Sabotage::Seats(one) => carry_out(self, one).await?,
             Sabotage::Transfer => {
                 // No fault of the scenario may come between.
                 self.http
@@ -126,7 +128,7 @@ impl Stage {
     }
 }
 
-async fn change_one(pool: &sqlx::PgPool, statement: &'static str) -> anyhow::Result<()> {
+pub(crate) async fn change_one(pool: &sqlx::PgPool, statement: &'static str) -> anyhow::Result<()> {
     let changed = sqlx::query(statement).execute(pool).await?.rows_affected();
     anyhow::ensure!(changed == 1, "{changed} rows changed");
     Ok(())

@@ -2,7 +2,8 @@
 //!
 //! A callback says how many came, and who, but neither their unionid nor the State by which they came: until the group is read
 //! they take room as *pending*, and nobody's hold is taken for theirs. So free seats are understated for that time, and never
-//! overstated. A read identifies them, and each is matched once: to a seat of one of his names; or else, where nothing names
+//! overstated. Whom only a read brings that may be old is *doubted* besides: he may have left, and come once more in what is
+//! behind; he takes room, and nobody's hold until that is sure. A read identifies them, and each is matched once: to a seat of one of his names; or else, where nothing names
 //! those who hold, to the oldest hold with his State; or else, if he scanned a code without State, to the oldest hold of the
 //! group.
 
@@ -46,11 +47,17 @@ impl Call<'_> {
         for (index, person) in (0..).zip(&change.joined) {
             match self.group(chat).people.get(&person.person) {
                 Some(Person::Plain | Person::Seated(_)) => continue,
-                Some(Person::Pending) | None => {}
+                // That he is in it may be as old as before.
+                Some(Person::Pending | Person::Doubted) if person.doubted => continue,
+                Some(Person::Pending | Person::Doubted) | None => {}
             }
             let key = person.person;
             if !person.identified {
-                self.group(chat).people.insert(key, Person::Pending);
+                let what = match person.doubted {
+                    true => Person::Doubted,
+                    false => Person::Pending,
+                };
+                self.group(chat).people.insert(key, what);
                 continue;
             }
             let (joined_as, is_now) = self.match_person(chat, person);

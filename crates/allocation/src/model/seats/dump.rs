@@ -13,6 +13,7 @@ use crate::text::{FIELD, join, optional};
 
 /// A person who is in a group until a read says who it is.
 pub(super) const PENDING: &str = "?";
+pub(super) const DOUBTED: &str = "~";
 
 impl Seats {
     pub(in super::super) fn dump(&self, keys: &mut BTreeMap<String, Value>) {
@@ -45,6 +46,7 @@ impl Seats {
                 let value = match what {
                     Person::Plain => String::new(),
                     Person::Pending => PENDING.to_owned(),
+                    Person::Doubted => DOUBTED.to_owned(),
                     Person::Seated(name) => name.to_string(),
                 };
                 (person.to_string().into_bytes(), value.into_bytes())

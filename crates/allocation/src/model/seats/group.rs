@@ -39,6 +39,8 @@ pub(super) enum Person {
     Plain,
     /// The same, until a read of the group says who he is.
     Pending,
+    /// The same, but only a read that may be old says that he is in it.
+    Doubted,
     /// It is his seat.
     Seated(SeatName),
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::load::{text, unreadable};
 use super::super::pool::Score;
-use super::dump::PENDING;
+use super::dump::{DOUBTED, PENDING};
 use super::group::{Group, GroupPool, Person};
 use super::{Expired, Held, Seat, Seats, Taken, Waiter};
 use crate::error::Error;
@@ -79,6 +79,7 @@ impl Seats {
             let what = match text(value)? {
                 "" => Person::Plain,
                 PENDING => Person::Pending,
+                DOUBTED => Person::Doubted,
                 name => Person::Seated(name.parse()?),
             };
             group.people.insert(text(person)?.parse()?, what);

@@ -57,9 +57,10 @@ impl Call<'_> {
             return;
         }
         let people = view.people.iter().map(|view| {
-            let what = match view.pending {
-                true => Person::Pending,
-                false => Person::Plain,
+            let what = match (view.pending, view.doubted) {
+                (true, true) => Person::Doubted,
+                (true, false) => Person::Pending,
+                (false, _) => Person::Plain,
             };
             (view.person, what)
         });

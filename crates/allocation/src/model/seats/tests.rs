@@ -69,6 +69,7 @@ fn stranger(person: &str) -> JoinedPerson {
     JoinedPerson {
         person: PersonKey(key(person)),
         identified: true,
+        doubted: false,
         scanned: true,
         state: None,
         names: Vec::new(),
@@ -79,6 +80,14 @@ fn unread(person: &str) -> JoinedPerson {
     JoinedPerson {
         identified: false,
         ..stranger(person)
+    }
+}
+
+/// Of a read that may be old.
+fn doubted(person: &str) -> JoinedPerson {
+    JoinedPerson {
+        doubted: true,
+        ..unread(person)
     }
 }
 

@@ -40,6 +40,8 @@ pub struct PersonView {
     pub person: PersonKey,
     /// A read of the group is to say who it is.
     pub pending: bool,
+    /// Of one who is pending: only a read that may be old says that he is in the group.
+    pub doubted: bool,
     pub seat: Option<SeatName>,
 }
 
@@ -152,10 +154,11 @@ impl Corp {
                 .iter()
                 .map(|(person, what)| PersonView {
                     person: *person,
-                    pending: *what == Person::Pending,
+                    pending: matches!(what, Person::Pending | Person::Doubted),
+                    doubted: *what == Person::Doubted,
                     seat: match what {
                         Person::Seated(name) => Some(name.clone()),
-                        Person::Plain | Person::Pending => None,
+                        Person::Plain | Person::Pending | Person::Doubted => None,
                     },
                 })
                 .collect(),

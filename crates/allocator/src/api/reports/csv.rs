@@ -1,37 +1,27 @@
 //! The report for a spreadsheet: a row for each member, with the measures of his pool.
 
-use axum::{
-    http::header,
-    response::{IntoResponse, Response},
-};
+use axum::response::{IntoResponse, Response};
 
 use super::FairnessView;
+use crate::api::sheet;
 
 const HEAD: &str = "from,to,pool,member,count,entitlement,variance,share,received,reassigned,expired_holds,closed_early,\
 pool_decisions,pool_gini,pool_jain,pool_largest_deviation,offered,declined,reclaimed,failed,answered,\
 first_response_p50_seconds,first_response_p95_seconds,load,load_ratio";
 
 pub(super) fn answer(found: &FairnessView) -> Response {
-    let headers = [
-        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
-        (
-            header::CONTENT_DISPOSITION,
-            "attachment; filename=\"fairness.csv\"",
-        ),
-    ];
-    (headers, text(found)).into_response()
+    (sheet::headers("fairness.csv"), text(found)).into_response()
 }
 
 fn text(found: &FairnessView) -> String {
-    let mut lines = vec![HEAD.to_owned()];
-    for span in &found.data {
+    let rows = found.data.iter().flat_map(|span| {
         let deviation = span.largest_deviation.as_ref();
-        for member in &span.members {
-            let cells = [
+        span.members.iter().map(move |member| {
+            [
                 span.from.text(),
                 span.to.text(),
-                cell(&span.pool),
-                cell(&member.member),
+                sheet::text(&span.pool),
+                sheet::text(&member.member),
                 member.count.to_string(),
                 member.entitlement.to_string(),
                 member.variance.to_string(),
@@ -53,27 +43,14 @@ fn text(found: &FairnessView) -> String {
                 maybe(member.first_response.map(|times| times.p95_seconds)),
                 maybe(member.load.map(f64::from)),
                 maybe(member.load_ratio),
-            ];
-            lines.push(cells.join(","));
-        }
-    }
-    lines.push(String::new());
-    lines.join("\r\n")
+            ]
+        })
+    });
+    format!("{HEAD}\r\n{}", sheet::rows(rows))
 }
 
 fn maybe(number: Option<f64>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
-}
-
-/// A text; no spreadsheet takes it for a formula.
-fn cell(text: &str) -> String {
-    let quoted = text.replace('"', "\"\"");
-    let is_formula = text.starts_with(['=', '+', '-', '@']);
-    match (is_formula, text.contains([',', '"', '\'', ' '])) {
-        (true, _) => format!("\"'{quoted}\""),
-        (false, true) => format!("\"{quoted}\""),
-        (false, false) => quoted,
-    }
 }
 
 #[cfg(test)]
@@ -142,7 +119,7 @@ mod tests {
         let expected = [
             HEAD,
             &format!("{times},mA,6,5.25,0.75,0.75,{rest}"),
-            &format!("{times},\"'=1+1\",6,5.25,0.75,,{rest}"),
+            &format!("{times},'=1+1,6,5.25,0.75,,{rest}"),
             &format!("{times},\"a \"\"b\"\", c\",6,5.25,0.75,0.75,{rest}"),
             "",
         ];

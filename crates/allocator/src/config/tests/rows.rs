@@ -79,6 +79,16 @@ pub(super) const NUMBERS: &[(&str, i64, i64)] = &[
     ("visits.failed_ms", 1_000, 7_776_000_000),
     ("visits.full_pause_ms", 1_000, 604_800_000),
     ("visits.pictures_mb", 1, 65_536),
+    ("fission.read_after_ms", 0, 600_000),
+    ("fission.read_lag_ms", 0, 600_000),
+    ("fission.reads", 1, 64),
+    ("fission.poll_ms", 10, 60_000),
+    ("fission.failed_ms", 1_000, 604_800_000),
+    ("fission.unread_release_ms", 1_000, 604_800_000),
+    ("fission.memory_ms", 0, 7_776_000_000),
+    ("fission.wait_ms", 0, 5_000),
+    ("fission.ways_of_inviter", 1, 100),
+    ("fission.inviter_ways", 0, 400_000),
     ("retention.dead_letters", 0, 10_000_000),
     ("corps.ww1.agent_id", 1, 4_294_967_295),
     ("corps.ww1.utc_offset_minutes", -720, 840),
@@ -87,6 +97,7 @@ pub(super) const NUMBERS: &[(&str, i64, i64)] = &[
 /// The same, and 0, which means "never".
 pub(super) const NUMBERS_OR_ZERO: &[(&str, i64, i64)] = &[
     ("audit.period_ms", 1_000, 7_776_000_000),
+    ("fission.period_ms", 5_000, 7_776_000_000),
     ("retention.deliveries_days", 2, 36_500),
 ];
 
@@ -219,6 +230,17 @@ pub(super) const OTHERS: &[(&str, &[&str], &[&str])] = &[
     ("card.offer_title", &["'客户等待'"], &["''", "' '", "[]"]),
     ("card.offer_description", &["'{seconds}'"], &["''", "[]"]),
     ("card.offer_digest", &["'{count} {seconds}'"], &["''", "[]"]),
+    ("card.goal", &["'{name} {goal}'"], &["''", "[]"]),
+    (
+        "events.url",
+        &["'https://h/x?y=1'", "'http://h'"],
+        &["''", "'h'", "'ftp://h'", "'https://u:p@h'", "1"],
+    ),
+    (
+        "events.secret",
+        &["'env:A'", "'file:/a'"],
+        &["''", "'hush'", "'env:'", "'file:a'", "1"],
+    ),
     (
         "card.url",
         &["'https://h/{allocation}'", "'http://h/a?b={allocation}#c'"],
@@ -230,6 +252,22 @@ pub(super) const OTHERS: &[(&str, &[&str], &[&str])] = &[
             "'https://'",
             "1",
         ],
+    ),
+    ("card.supply_title", &["'建群'"], &["''", "' '", "[]"]),
+    (
+        "card.supply_description",
+        &["'{pool} {count} {time}'"],
+        &["''", "[]"],
+    ),
+    (
+        "card.supply_reminder",
+        &["'{pool} {count} {time}'"],
+        &["''", "[]"],
+    ),
+    (
+        "card.supply_url",
+        &["'https://h/{task}'"],
+        &["''", "'nonsense'", "'javascript:alert(1)'", "1"],
     ),
     (
         "audit.reread_ms",

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wecom::client::{GROUP_OWNERS_MAX, GroupChatFilter, GroupChatPage, api};
 use wecom::error::Class;
 
-use super::{Error, problem_of};
+use super::{super::get::problem_of, Error};
 use crate::{
     app::{App, CorpApp},
     permit,

@@ -19,7 +19,8 @@ mod passed_over;
 pub mod picture;
 pub mod retire;
 pub mod tell;
-mod verdict;
+mod unshown;
+pub(crate) mod verdict;
 mod ways;
 
 use std::{sync::Arc, time::Duration};
@@ -31,6 +32,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use passed_over::Wayless;
+pub use unshown::Unshown;
 pub(crate) use ways::refresh;
 pub use ways::{Owner, Picture, Ways, picture_of, picture_path};
 

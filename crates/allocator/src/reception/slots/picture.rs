@@ -30,7 +30,7 @@ const ASK_ANEW_AFTER: i32 = 3;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A client that knows no token and sends nothing of ours.
-pub(super) fn http() -> Result<Client, reqwest::Error> {
+pub(crate) fn http() -> Result<Client, reqwest::Error> {
     Client::builder()
         .redirect(redirect::Policy::limited(REDIRECTS))
         .referer(false)
@@ -124,7 +124,7 @@ async fn remake(app: &App, corp: &CorpApp, one: &Unpictured) -> Result<(), Error
 }
 
 /// Err: why not, in words for people.
-async fn fetch(http: &Client, url: &str) -> Result<(Vec<u8>, &'static str), String> {
+pub(crate) async fn fetch(http: &Client, url: &str) -> Result<(Vec<u8>, &'static str), String> {
     let url = Url::parse(url).map_err(|_| "its address is none".to_owned())?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(format!("its address is {}:", url.scheme()));

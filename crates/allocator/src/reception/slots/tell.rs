@@ -1,6 +1,8 @@
 //! Tells the roster which slots may be lent and which no longer. Every generation is told everything: a rebuilt one may
 //! have been made of rows that know no slots.
 
+use std::time::Duration;
+
 use allocation::{MAX_BATCH, SetSlots, SlotId};
 use ledger::Untold;
 use quota::Acquired;
@@ -9,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::Error;
 use crate::{
     app::{App, CorpApp},
+    caught_up,
     payload::Payload,
 };
 
@@ -16,6 +19,8 @@ use crate::{
 const BATCH: u32 = 5_000;
 /// One process tells: it would do no harm if all did, but each word is an entry of the log.
 const LOCK: &str = "slots";
+/// The ledger is waited for so long.
+const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// Tells what `generation` was not told, unless another process is at it.
 pub(super) async fn run(
@@ -40,7 +45,8 @@ pub(super) async fn run(
     told
 }
 
-async fn tell(
+/// The same, whoever else is at it.
+pub async fn tell(
     app: &App,
     corp: &CorpApp,
     generation: u64,
@@ -57,8 +63,12 @@ async fn tell(
                 return Ok(());
             }
             let change = change(app, corp, slots).await?;
+            let added = !change.add.is_empty();
             corp.roster.set_slots(change, &payload(), None).await?;
             corp.log_grew.notify_one();
+            if added {
+                corp.unshown.end(&slots[0].channel, &slots[0].member);
+            }
             let rest_ms = app.config.visits.slot_rest_ms;
             ways.told(&corp.id, slots, generation, rest_ms, app.now_ms())
                 .await?;
@@ -68,7 +78,8 @@ async fn tell(
 }
 
 /// Of one member and channel. A state that was made of rows knows no slots, so the ledger says when each was lent last:
-/// one that should rest must not be lent to somebody else.
+/// one that should rest must not be lent to somebody else. Of one that was taken out of use and came back, as its member
+/// did, the ledger knows that as soon as it has what the log has; until then it is taken for lent up to the end.
 async fn change(app: &App, corp: &CorpApp, slots: &[Untold]) -> Result<SetSlots, Error> {
     let mut change = SetSlots {
         channel: slots[0].channel.clone(),
@@ -85,11 +96,15 @@ async fn change(app: &App, corp: &CorpApp, slots: &[Untold]) -> Result<SetSlots,
         }
     }
     let added: Vec<SlotId> = change.add.iter().map(|(id, _)| id.clone()).collect();
+    let came_back = change.add.iter().any(|(_, since_ms)| *since_ms > 0);
+    let knows_all = came_back && caught_up::within::<Error>(app, corp, CATCH_UP).await?;
     let lent = app.ledger.visits().last_lent(&corp.id, &added).await?;
     for (id, rests_since_ms) in &mut change.add {
-        *rests_since_ms = lent
-            .get(id)
-            .map_or(*rests_since_ms, |lent_ms| (*rests_since_ms).max(*lent_ms));
+        let lent_ms = lent.get(id).copied().unwrap_or_default();
+        *rests_since_ms = match knows_all {
+            true => lent_ms,
+            false => lent_ms.max(*rests_since_ms),
+        };
     }
     Ok(change)
 }

@@ -69,7 +69,7 @@ pub(super) fn of_asking(error: &Error, attempt: i32, rules: &Visits, now_ms: u64
 }
 
 /// Of something that may be repeated: a growing pause, a long one after the last try.
-pub(super) fn later(
+pub(crate) fn later(
     base: Refusal,
     attempt: i32,
     pauses_corp: bool,

@@ -102,9 +102,22 @@ impl Ways {
         self.read().plain.get(&owner).cloned()
     }
 
+    /// Somebody else of the channel has one.
+    pub fn has_plain_beside(&self, channel: &ChannelId, member: &MemberId) -> bool {
+        let known = self.read();
+        let mut owners = known.plain.keys();
+        owners.any(|owner| owner.channel == *channel && owner.member != *member)
+    }
+
     /// The picture, if it is in memory. [`picture_of`] reads it otherwise.
     pub fn picture(&self, way: &str) -> Option<Arc<Picture>> {
         self.pictures.get(way)
+    }
+
+    /// There is room for more pictures.
+    pub(crate) fn has_room(&self) -> bool {
+        self.pictures.run_pending_tasks();
+        self.pictures.weighted_size() < self.pictures_bytes
     }
 
     fn read(&self) -> std::sync::RwLockReadGuard<'_, Known> {
@@ -137,7 +150,7 @@ impl Ways {
         new
     }
 
-    fn keep(&self, picture: WayPicture) -> Arc<Picture> {
+    pub(crate) fn keep(&self, picture: WayPicture) -> Arc<Picture> {
         let way = picture.way.clone();
         let picture = Arc::new(Picture::from(picture));
         self.pictures.insert(way, Arc::clone(&picture));

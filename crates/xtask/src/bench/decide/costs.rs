@@ -7,10 +7,11 @@
 //! - `tiers`: the pool that is asked is full, another one serves.
 //! - `sticky`: the member who had the customer before can be picked, and is.
 //! - `offers`: the member who is picked is asked first.
+//! - `channel`: the channel it comes through has limits.
 
 use allocation::{
-    Limits, OfferRule, Plan, PoolConfig, PoolId, SetMember, SetSkills, Skill, Step, Strategy,
-    Weight,
+    ChannelId, GivenBefore, Limits, OfferRule, Plan, PoolConfig, PoolId, SetChannel, SetMember,
+    SetSkills, Skill, Step, Strategy, Weight,
 };
 use inbox::connect::Connection;
 use roster::CorpRoster;
@@ -20,7 +21,7 @@ use super::{CLIENTS, Measured, PIPELINE, Stand, words};
 use crate::bench::Samples;
 use crate::bench::row::Sample;
 
-const ROWS: [(u32, [&str; 5]); 3] = [
+const ROWS: [(u32, [&str; 6]); 3] = [
     (
         50,
         [
@@ -29,6 +30,7 @@ const ROWS: [(u32, [&str; 5]); 3] = [
             "P28-tiers-50",
             "P28-sticky-50",
             "P28-offers-50",
+            "P28-channel-50",
         ],
     ),
     (
@@ -39,6 +41,7 @@ const ROWS: [(u32, [&str; 5]); 3] = [
             "P28-tiers-500",
             "P28-sticky-500",
             "P28-offers-500",
+            "P28-channel-500",
         ],
     ),
     (
@@ -49,6 +52,7 @@ const ROWS: [(u32, [&str; 5]); 3] = [
             "P28-tiers-5000",
             "P28-sticky-5000",
             "P28-offers-5000",
+            "P28-channel-5000",
         ],
     ),
 ];
@@ -59,7 +63,7 @@ const DAY_MS: u64 = 24 * 3_600_000;
 const FULL: &str = "full";
 
 pub(super) async fn round(stand: &mut Stand<'_>, samples: &mut Samples) -> anyhow::Result<()> {
-    for (members, [windows, skills, tiers, sticky, offers]) in ROWS {
+    for (members, [windows, skills, tiers, sticky, offers, channel]) in ROWS {
         let shape = Shape {
             members,
             ..Shape::FAIR
@@ -102,8 +106,25 @@ pub(super) async fn round(stand: &mut Stand<'_>, samples: &mut Samples) -> anyho
         corp.set_pool(pool(shape, 2)?.with_offers(Some(rule)), "", None)
             .await?;
         add(offers, ask(stand, None)?);
+
+        let corp = stand.open(shape).await?;
+        let through = ChannelId::new("c")?;
+        corp.set_channel(open(through.clone()), "", None).await?;
+        let plan = Plan::new(Vec::new(), vec![step(POOL, Vec::new())?], None)?;
+        add(channel, ask(stand, Some(&plan.limited_by(through)))?);
     }
     Ok(())
+}
+
+/// Limits that are never reached.
+fn open(channel: ChannelId) -> SetChannel {
+    SetChannel {
+        channel,
+        per_hour: Some(LIMIT),
+        per_day: Some(LIMIT),
+        day_end_ms: None,
+        given: GivenBefore::default(),
+    }
 }
 
 fn step(pool: &str, needs: Vec<Skill>) -> anyhow::Result<Step> {

@@ -113,6 +113,7 @@ fn decided(at_ms: u64, request: &Request, member: &MemberId, customer: &str) -> 
             request: None,
             echo: true,
             plan: None,
+            preferred: Vec::new(),
         }),
         Change::Transfer(NewTransfer {
             id: transfer,

@@ -238,6 +238,7 @@ async fn configure(ledger: &Ledger, corp: &CorpId, card: bool) -> anyhow::Result
         welcome: None,
         card,
         needs: Vec::new(),
+        limits: ledger::ChannelLimits::default(),
         visits: None,
     };
     let channel = ChannelId::new(STATE)?;

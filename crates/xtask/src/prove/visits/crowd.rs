@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use allocation::{CorpId, SubjectKey};
+use allocation::SubjectKey;
 use anyhow::Context;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, sleep};
 
 use super::{HOLD, PACE, Place, house};
+use crate::prove::web::Web;
 use crate::stage::{CORP, Stage};
 
 /// Pages that are being opened at once.
@@ -79,12 +80,7 @@ pub(super) struct Added {
 }
 
 pub(super) struct Crowd {
-    pub(super) corp: CorpId,
-    pub(super) http: reqwest::Client,
-    pub(super) pages: Vec<String>,
-    pub(super) consoles: Vec<String>,
-    pub(super) key: String,
-    pub(super) again: AtomicU64,
+    pub(super) web: Web,
     pub(super) without_code: AtomicU64,
     codes: [String; 2],
     sim_url: String,
@@ -95,18 +91,8 @@ pub(super) struct Crowd {
 
 impl Crowd {
     pub(super) fn new(stage: &Stage, codes: [String; 2], seed: u64) -> anyhow::Result<Arc<Self>> {
-        let owned = |urls: Vec<&str>| urls.into_iter().map(str::to_owned).collect();
         Ok(Arc::new(Self {
-            corp: stage.corp.clone(),
-            // Redirections are followed by hand, for the cookie.
-            http: reqwest::Client::builder()
-                .redirect(reqwest::redirect::Policy::none())
-                .timeout(Duration::from_secs(10))
-                .build()?,
-            pages: owned(stage.page_urls()),
-            consoles: owned(stage.consoles()),
-            key: stage.key().to_owned(),
-            again: AtomicU64::new(0),
+            web: Web::new(stage)?,
             without_code: AtomicU64::new(0),
             codes,
             sim_url: stage.sim_url.clone(),
@@ -126,7 +112,7 @@ impl Crowd {
 
     /// Requests that had to be sent again.
     pub(super) fn asked_again(&self) -> u64 {
-        self.again.load(Relaxed)
+        self.web.asked_again()
     }
 
     /// Pages without a code, of visitors who had seen theirs.
@@ -221,7 +207,7 @@ impl Crowd {
         other: Option<String>,
     ) -> anyhow::Result<String> {
         let body = json!({"state": way, "customer": customer, "member": other});
-        let answer = self.http.post(format!("{}/sim/scan", self.sim_url));
+        let answer = self.web.http.post(format!("{}/sim/scan", self.sim_url));
         let answer = answer.json(&body).send().await?.error_for_status()?;
         let reply: Value = answer.json().await?;
         let scan = &reply["scans"][0];
@@ -271,11 +257,13 @@ impl Crowd {
 
     async fn presence(&self, change: &Value) -> anyhow::Result<()> {
         let answer = self
-            .ask(0, &self.consoles, |base| {
+            .web
+            .ask(0, &self.web.consoles, |base| {
                 let request = self
+                    .web
                     .http
                     .put(format!("{base}/api/v1/corps/{CORP}/presence"));
-                request.bearer_auth(&self.key).json(change)
+                request.bearer_auth(&self.web.key).json(change)
             })
             .await?;
         answer.error_for_status()?;

@@ -21,6 +21,36 @@ fn who_is_not_identified_takes_room_and_no_hold() {
     assert_eq!(hall.count("a"), (1, 0, 8));
 }
 
+/// He takes room; a second such read changes nothing, an event makes him one who came.
+#[test]
+fn who_is_doubted_takes_room_until_an_event_tells_of_him() {
+    let mut hall = Hall::new(FillFirst);
+    hall.group("a", 9);
+    let is = |hall: &Hall| {
+        let people = hall.view("a").people;
+        let [one] = &people[..] else {
+            panic!("{people:?}")
+        };
+        (one.pending, one.doubted)
+    };
+    hall.read("a", vec![doubted("p1")], &[]);
+    assert_eq!((hall.count("a"), is(&hall)), ((1, 0, 8), (true, true)));
+    hall.read("a", vec![doubted("p1")], &[]);
+    assert_eq!((hall.count("a"), is(&hall)), ((1, 0, 8), (true, true)));
+    hall.read("a", vec![unread("p1")], &[]);
+    assert_eq!((hall.count("a"), is(&hall)), ((1, 0, 8), (true, false)));
+    // What is sure stays so.
+    hall.read("a", vec![doubted("p1")], &[]);
+    assert_eq!(is(&hall), (true, false));
+    hall.read("a", vec![stranger("p1")], &[]);
+    hall.read("a", vec![doubted("p1")], &[]);
+    assert_eq!((hall.count("a"), is(&hall)), ((1, 0, 8), (false, false)));
+    hall.read("a", vec![doubted("p2")], &["p1"]);
+    assert_eq!((hall.count("a"), is(&hall)), ((1, 0, 8), (true, true)));
+    hall.read("a", vec![], &["p2"]);
+    assert_eq!(hall.count("a"), (0, 0, 9));
+}
+
 #[test]
 fn whom_nothing_names_is_found_by_his_way_or_by_the_order_of_time() {
     let mut hall = Hall::new(FillFirst);
