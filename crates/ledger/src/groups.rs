@@ -334,6 +334,7 @@ impl Configured for Group {
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1, $11, $11)
                  ON CONFLICT (corp_id, chat_id) DO UPDATE SET group_pool_id = $3, rank = $4, scan_cap = $5, hard_cap = $6,
                     buffer = $7, tags = $8, state = $9, version = g.version + 1, updated_at = $11, deleted_at = NULL,
+                    unplaced = false,
                     way_at = CASE WHEN g.group_pool_id IS NOT DISTINCT FROM $3 THEN g.way_at END,
                     source = CASE WHEN g.deleted_at IS NULL THEN g.source ELSE $10 END,
                     created_at = CASE WHEN g.deleted_at IS NULL THEN g.created_at ELSE $11 END

@@ -61,6 +61,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(26, "0026_doubted_people"),
     migration!(27, "0027_auto_rooms"),
     migration!(28, "0028_inviter_ways"),
+    migration!(29, "0029_unplaced_groups"),
 ];
 
 /// How the database and this program fit.

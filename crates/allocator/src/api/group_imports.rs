@@ -27,7 +27,8 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(import))
 }
 
-/// Which groups, and what becomes of those that are new.
+/// Which groups, and what becomes of those that are new: not known, or known by WeCom's event or by an import without a pool
+/// alone, so that nobody has said anything of them yet.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 struct PostGroupImport {
@@ -46,8 +47,9 @@ struct PostGroupImport {
 }
 
 /// Reads the customer groups that there are at WeCom, each once, within the quota. 202 and an operation that counts them. A group
-/// that is new becomes known as the request says; of one that is known only what WeCom says of it is written. A group that
-/// cannot be read is named in `first_errors` and the others go on. Done again it is done once.
+/// that is new becomes what the request says; of one that an operator has put somewhere only what WeCom says of it is written,
+/// and where that is not `group_pool` it counts as `skipped`. A group that cannot be read is named in `first_errors` and the
+/// others go on. Done again it is done once.
 #[utoipa::path(post, path = "/group-imports", tag = "groups", operation_id = "import_groups",
     request_body = Option<PostGroupImport>, responses((status = 202, body = OperationView), Refusals))]
 async fn import(

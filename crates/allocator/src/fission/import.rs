@@ -78,7 +78,7 @@ pub(super) async fn owned(
     Ok(listed.groups)
 }
 
-/// What new groups become.
+/// What groups become that are new, or that nobody has said anything of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ImportState {
@@ -222,11 +222,16 @@ impl Import {
             .iter()
             .filter_map(|(_, answer)| answer.as_ref().ok());
         let reads: Vec<GroupRead> = reads.cloned().collect();
+        let mut left_alone = Vec::new();
         if !reads.is_empty() {
             let imported = groups.import(&corp.id, &reads, &self.new, &self.trail);
             match imported.await? {
-                Imported::Written(added) if added.is_empty() => {}
-                Imported::Written(_) => corp.groups_changed.notify_one(),
+                Imported::Written { placed, elsewhere } => {
+                    if !placed.is_empty() {
+                        corp.groups_changed.notify_one();
+                    }
+                    left_alone = elsewhere;
+                }
                 Imported::Refused(why) => return Err(self.refused(why)),
             }
         }
@@ -242,6 +247,7 @@ impl Import {
         // Nothing above is counted twice when it was done in part only.
         for (chat, answer) in answered {
             match answer {
+                Ok(_) if left_alone.contains(&chat) => progress.skipped += 1,
                 Ok(_) => progress.done += 1,
                 Err(problem) => fail(progress, &json!({"group": chat}), &problem),
             }

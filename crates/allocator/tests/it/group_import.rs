@@ -214,6 +214,62 @@ async fn all_groups_become_known_and_are_refreshed_afterwards() {
     assert_eq!(audited.len(), 26);
 }
 
+/// WeCom's events told of the groups before anybody imported them, and in no pool they are of no use.
+#[tokio::test]
+async fn groups_that_an_event_told_of_come_into_the_pool() {
+    let stage = Stage::new().await;
+    let chats = stage.groups("ZhangSan", 4);
+    let (groups, corp) = (stage.world.app().ledger.groups(), &stage.world.corp);
+    let trail = ledger::Trail {
+        actor: "events".into(),
+        reason: None,
+        request_id: None,
+        now_ms: stage.world.app().now_ms(),
+    };
+    for chat in &chats {
+        let read = ledger::GroupRead {
+            chat: chat.parse().unwrap(),
+            name: String::new(),
+            owner: "ZhangSan".into(),
+            member_count: 4,
+            member_version: None,
+            read_ms: 1,
+        };
+        assert!(groups.found(corp, &read, &trail).await.unwrap());
+    }
+    // An operator has put this one elsewhere meanwhile.
+    stage
+        .console
+        .put("/group-pools/p2", json!({"name": "y"}))
+        .await
+        .ok();
+    let path = format!("/groups/{}", chats[3]);
+    let put = json!({"group_pool": "p2", "state": "open"});
+    stage.console.put(&path, put).await.ok();
+
+    let wanted = json!({"owners": ["ZhangSan"], "group_pool": "p1", "state": "open", "tags": ["北京"]});
+    let operation = stage.import(wanted.clone()).await;
+    assert_eq!(counts(&operation), ("done", 4, 3, 0));
+    assert_eq!(operation["skipped"], 1);
+    for chat in &chats[..3] {
+        let group = stage.read(chat).await;
+        assert_eq!(
+            (&group["group_pool"], &group["state"], &group["tags"]),
+            (&json!("p1"), &json!("open"), &json!(["北京"])),
+            "{group}"
+        );
+        assert_eq!(group["source"], "event");
+    }
+    assert_eq!(stage.read(&chats[3]).await["group_pool"], "p2");
+
+    // Again there is nothing to do.
+    let operation = stage.import(wanted).await;
+    assert_eq!(counts(&operation), ("done", 4, 3, 0));
+    assert_eq!(operation["skipped"], 1);
+    let versions = stage.console.all("/groups?group_pool=p1").await;
+    assert!(versions.iter().all(|group| group["version"] == 2));
+}
+
 /// Nobody who is in a group is written down.
 #[tokio::test]
 async fn who_is_in_a_group_is_counted_and_not_kept() {

@@ -1,5 +1,6 @@
 //! What WeCom says of groups, written down. A read never takes the place of a later one, and says nothing of what operators
-//! want: their words, and the version, are touched only where a group is new, or no more.
+//! want: their words, and the version, are touched only where a group is new, where nobody has said anything of it yet, or
+//! where it is no more.
 
 use allocation::{ChatId, CorpId, GroupPoolId, GroupTag, MAX_GROUPS};
 use serde_json::json;
@@ -29,7 +30,7 @@ pub struct GroupRead {
     pub read_ms: u64,
 }
 
-/// What an import makes of groups that are new. State is not `Dismissed`.
+/// What an import makes of groups that are new, or that nobody has said anything of. State is not `Dismissed`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewImport {
     pub pool: Option<GroupPoolId>,
@@ -41,8 +42,13 @@ pub struct NewImport {
 /// What writing reads down came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Imported {
-    /// These are new; what was known of the others is fresh now.
-    Written(Vec<ChatId>),
+    /// What was known of the others is fresh now.
+    Written {
+        /// New, or said nothing of until now, and in order: they are as the import wants groups to be.
+        placed: Vec<ChatId>,
+        /// Not in the pool that the import names: they are in another one, or where an operator put them.
+        elsewhere: Vec<ChatId>,
+    },
     /// Nothing was written.
     Refused(GroupRefused),
 }
@@ -73,7 +79,7 @@ impl Groups {
         };
         let reads = std::slice::from_ref(read);
         let added = retry(|| self.add_all(corp, reads, &new, GroupSource::Event, trail)).await?;
-        Ok(matches!(added, Imported::Written(added) if !added.is_empty()))
+        Ok(matches!(added, Imported::Written { placed, .. } if !placed.is_empty()))
     }
 
     async fn add_all(
@@ -97,9 +103,9 @@ impl Groups {
             source,
             now_ms: trail.now_ms,
         };
-        let mut added = add(&mut work, corp, reads, adding).await?;
-        added.sort();
-        if let Some(pool) = new.pool.as_ref().filter(|_| !added.is_empty())
+        let mut placed = place(&mut work, corp, reads, adding).await?;
+        placed.sort();
+        if let Some(pool) = new.pool.as_ref().filter(|_| !placed.is_empty())
             && n_groups(&mut work, corp, pool, None).await? > MAX_GROUPS
         {
             work.roll_back().await?;
@@ -107,6 +113,10 @@ impl Groups {
             return Ok(Imported::Refused(refused));
         }
         refresh(&mut work, corp, reads).await?;
+        let elsewhere = match &new.pool {
+            Some(pool) => outside(&mut work, corp, reads, pool).await?,
+            None => Vec::new(),
+        };
         let after = json!({"group_pool": new.pool, "tags": new.tags, "state": new.state.as_str(),
             "source": source.as_str()});
         let action = match source {
@@ -117,12 +127,12 @@ impl Groups {
             let entity = format!("groups/{chat}");
             trail.record(action, entity, None, Some(after.clone()))
         };
-        let records: Vec<_> = added.iter().map(record).collect();
+        let records: Vec<_> = placed.iter().map(record).collect();
         if !records.is_empty() {
             write(&mut work, corp, &records.iter().collect::<Vec<_>>()).await?;
         }
         work.commit().await?;
-        Ok(Imported::Written(added))
+        Ok(Imported::Written { placed, elsewhere })
     }
 
     /// The same for groups that are known; others are left out.
@@ -193,15 +203,16 @@ impl Groups {
     }
 }
 
-/// How groups come to be known that were not.
+/// How groups come to be known, and where they go.
 struct Adding<'a> {
     new: &'a NewImport,
     source: GroupSource,
     now_ms: u64,
 }
 
-/// Those that were not known; `refresh` has what was read.
-async fn add(
+/// Those that were not known, and those that nobody has said anything of; `refresh` has what was read. Who tells of a group
+/// without naming a pool leaves the latter as they are.
+async fn place(
     work: &mut Work,
     corp: &CorpId,
     reads: &[GroupRead],
@@ -214,12 +225,17 @@ async fn add(
     } = adding;
     let query = work
         .query(
-            "INSERT INTO groups AS g (corp_id, chat_id, group_pool_id, tags, state, source, version, created_at, updated_at)
-             SELECT $1, n.chat_id, $3, $4, $5, $6, 1, $7, $7 FROM unnest($2::text[]) AS n (chat_id) ORDER BY n.chat_id
+            "INSERT INTO groups AS g (corp_id, chat_id, group_pool_id, tags, state, source, unplaced, version, created_at,
+                updated_at)
+             SELECT $1, n.chat_id, $3, $4, $5, $6, $3::text IS NULL, 1, $7, $7 FROM unnest($2::text[]) AS n (chat_id)
+             ORDER BY n.chat_id
              ON CONFLICT (corp_id, chat_id) DO UPDATE SET group_pool_id = $3, rank = 0, scan_cap = NULL, hard_cap = NULL,
-                buffer = NULL, tags = $4, state = $5, source = $6, version = g.version + 1, created_at = $7, updated_at = $7,
+                buffer = NULL, tags = $4, state = $5, unplaced = $3::text IS NULL, version = g.version + 1, updated_at = $7,
+                source = CASE WHEN g.deleted_at IS NULL THEN g.source ELSE $6 END,
+                created_at = CASE WHEN g.deleted_at IS NULL THEN g.created_at ELSE $7 END,
                 deleted_at = NULL, way_at = NULL
              WHERE g.deleted_at IS NOT NULL
+                OR $3::text IS NOT NULL AND g.unplaced AND g.group_pool_id IS NULL AND g.state <> 'dismissed'
              RETURNING g.chat_id",
         )
         .bind(corp.as_str())
@@ -229,6 +245,25 @@ async fn add(
         .bind(new.state.as_str())
         .bind(source.as_str())
         .bind(at(now_ms));
+    let rows: Vec<PgRow> = work.fetch_all(query).await?;
+    rows.iter().map(|row| row.parsed("chat_id")).collect()
+}
+
+/// Those of these that are not in this pool, in order.
+async fn outside(
+    work: &mut Work,
+    corp: &CorpId,
+    reads: &[GroupRead],
+    pool: &GroupPoolId,
+) -> Result<Vec<ChatId>, Error> {
+    let query = work
+        .query(
+            "SELECT chat_id FROM groups WHERE corp_id = $1 AND chat_id = ANY($2) AND deleted_at IS NULL
+                AND group_pool_id IS DISTINCT FROM $3 ORDER BY chat_id",
+        )
+        .bind(corp.as_str())
+        .bind(column(reads, |read| read.chat.as_str().to_owned()))
+        .bind(pool.as_str().to_owned());
     let rows: Vec<PgRow> = work.fetch_all(query).await?;
     rows.iter().map(|row| row.parsed("chat_id")).collect()
 }

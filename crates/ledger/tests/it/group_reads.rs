@@ -11,6 +11,14 @@ use crate::groups::{
 };
 use crate::setup::{T0, setup};
 
+fn written(placed: &[&str], elsewhere: &[&str]) -> Imported {
+    let chats = |ids: &[&str]| ids.iter().map(|id| chat(id)).collect();
+    Imported::Written {
+        placed: chats(placed),
+        elsewhere: chats(elsewhere),
+    }
+}
+
 /// Groups are put into a pool and imported into it while it is deleted: none is left in one that is gone.
 #[tokio::test]
 async fn a_pool_is_deleted_while_groups_come_into_it() {
@@ -49,7 +57,7 @@ async fn an_import_makes_new_groups_and_refreshes_known_ones() {
     let reads = [read("wr2", 7, T0 + 5), read("wr1", 3, T0 + 5)];
     let new = as_spare(Some("p1"));
     let imported = setup.import(&reads, &new).await;
-    assert_eq!(imported, Imported::Written(vec![chat("wr2")]));
+    assert_eq!(imported, written(&["wr2"], &["wr1"]));
     assert_ne!(setup.mark().await, mark);
 
     let (known, fresh) = (setup.group("wr1").await, setup.group("wr2").await);
@@ -80,7 +88,7 @@ async fn an_import_makes_new_groups_and_refreshes_known_ones() {
     let mark = setup.mark().await;
     let later = [read("wr1", 4, T0 + 9), read("wr2", 2, T0 + 4)];
     let imported = setup.import(&later, &new).await;
-    assert_eq!(imported, Imported::Written(Vec::new()));
+    assert_eq!(imported, written(&[], &["wr1"]));
     let count = async |id: &str| setup.group(id).await.unwrap().said.unwrap().member_count;
     assert_eq!((count("wr1").await, count("wr2").await), (4, 7));
     assert_eq!(setup.mark().await, mark);
@@ -92,11 +100,63 @@ async fn an_import_makes_new_groups_and_refreshes_known_ones() {
     setup.delete_group("wr1").await;
     assert_eq!(setup.refresh(&[read("wr1", 9, T0 + 20)]).await, 0);
     let imported = setup.import(&[read("wr1", 5, T0 + 20)], &new).await;
-    assert_eq!(imported, Imported::Written(vec![chat("wr1")]));
+    assert_eq!(imported, written(&["wr1"], &[]));
     let back = setup.group("wr1").await.unwrap();
     assert_eq!((back.pool, back.version), (Some(pool("p1")), 3));
     let audited = "SELECT count(*) FROM audit WHERE action = 'group.import'";
     assert_eq!(setup.number(audited).await, 2);
+}
+
+/// An event told of them, or an import without a pool: the next one that names a pool brings them in, once.
+#[tokio::test]
+async fn an_import_brings_in_what_nobody_has_said_anything_of() {
+    let setup = setup().await;
+    for id in ["p1", "p2"] {
+        setup.put_pool(id, &new_pool(CAPS)).await;
+    }
+    for id in ["wrHeard", "wrTaken", "wrGone"] {
+        assert!(setup.heard(id).await);
+    }
+    setup
+        .import(&[read("wrListed", 3, T0)], &as_spare(None))
+        .await;
+    let group = |pool| new_group(pool, OwnCaps::default());
+    // Put into a pool and taken out of it again: an operator's word.
+    changed(setup.put_group("wrTaken", &group(Some("p1"))).await);
+    changed(setup.put_group("wrTaken", &group(None)).await);
+    assert!(setup.dismiss("wrGone").await);
+
+    // Neither another event nor an import without a pool says anything of them.
+    assert!(!setup.heard("wrHeard").await);
+    let all = ["wrGone", "wrHeard", "wrListed", "wrTaken"].map(|id| read(id, 3, T0 + 5));
+    let mark = setup.mark().await;
+    assert_eq!(
+        setup.import(&all, &as_spare(None)).await,
+        written(&[], &[])
+    );
+    assert_eq!(setup.mark().await, mark);
+
+    let mut open = as_spare(Some("p1"));
+    open.state = GroupState::Open;
+    let imported = setup.import(&all, &open).await;
+    assert_eq!(
+        imported,
+        written(&["wrHeard", "wrListed"], &["wrGone", "wrTaken"])
+    );
+    assert_ne!(setup.mark().await, mark);
+    let heard = setup.group("wrHeard").await.unwrap();
+    assert_eq!(
+        (heard.pool, heard.state, heard.source, heard.version),
+        (Some(pool("p1")), GroupState::Open, GroupSource::Event, 2)
+    );
+    assert_eq!(heard.tags, open.tags);
+    let taken = setup.group("wrTaken").await.unwrap();
+    assert_eq!((taken.pool, taken.version), (None, 3));
+    // Once they are in a pool, another import leaves them there.
+    let imported = setup.import(&all[1..3], &as_spare(Some("p2"))).await;
+    assert_eq!(imported, written(&[], &["wrHeard", "wrListed"]));
+    let audited = "SELECT count(*) FROM audit WHERE action = 'group.import'";
+    assert_eq!(setup.number(audited).await, 3);
 }
 
 #[tokio::test]
@@ -113,7 +173,7 @@ async fn two_imports_at_once_make_each_group_once() {
         setup.import(&reads[10..20], &new),
     );
     let n_new = |imported: Imported| match imported {
-        Imported::Written(new) => new.len(),
+        Imported::Written { placed, .. } => placed.len(),
         Imported::Refused(why) => panic!("{why:?}"),
     };
     assert_eq!(n_new(one) + n_new(two) + n_new(three), 50);
@@ -148,10 +208,7 @@ async fn a_pool_takes_so_many_groups_and_no_more() {
     let ranked = NewGroup { rank: 7, ..group };
     changed(setup.put_group("wrX", &ranked).await);
     let known = [read("wrX", 1, T0), read("wr1", 1, T0)];
-    assert_eq!(
-        setup.import(&known, &new).await,
-        Imported::Written(Vec::new())
-    );
+    assert_eq!(setup.import(&known, &new).await, written(&[], &[]));
     let gone = new_pool(CAPS);
     setup.put_pool("p2", &gone).await;
     setup.delete_pool("p2").await;
@@ -189,7 +246,7 @@ async fn a_group_that_is_no_more_stays_so() {
     let imported = setup
         .import(&[read("wr1", 3, T0)], &as_spare(Some("p1")))
         .await;
-    assert_eq!(imported, Imported::Written(Vec::new()));
+    assert_eq!(imported, written(&[], &[]));
     let read = setup.group("wr1").await.unwrap();
     assert_eq!((read.state, read.problem), (GroupState::Dismissed, None));
     // Forgotten, it can be made anew.

@@ -149,6 +149,12 @@ impl Setup {
         groups.dismissed(&self.corp, &id, &trail).await.unwrap()
     }
 
+    /// WeCom told of this one.
+    pub(crate) async fn heard(&self, id: &str) -> bool {
+        let (groups, read, trail) = (self.ledger.groups(), read(id, 3, T0), trail());
+        groups.found(&self.corp, &read, &trail).await.unwrap()
+    }
+
     pub(crate) async fn mark(&self) -> String {
         self.ledger.configuration_mark(&self.corp).await.unwrap()
     }
