@@ -21,7 +21,7 @@
 -- Errors   NOT_READY   the corp is closed, or was found broken and is closed now
 -- Invariant  everybody who is in a group takes room in it, once; a seat is confirmed at most once, and who is in a group
 --          because of it is in the group.
--- Cost     O(people * names + tags * log groups + woken * (queues + tags * log groups))
+-- Cost     O(people * names + tags * log groups + woken * (queues + tags * log groups)); O(all people) above the cap
 
 -- include seats_state.lua
 
@@ -156,8 +156,17 @@ return operation('confirm_seat.1', {}, function()
   settle(g)
 
   local taken = g.people + g.held
+  local excess = math.max(0, taken - g.cap)
+  if excess > 0 and g.held > 0 then
+    -- Whoever has no name yet may have one of the holds here: those two are one until a read tells.
+    local unnamed, values = 0, call('HVALS', people_key)
+    for i = 1, #values do
+      if values[i] == PENDING or values[i] == DOUBTED then unnamed = unnamed + 1 end
+    end
+    excess = math.max(0, excess - math.min(unnamed, g.held))
+  end
   local answer = { 'COUNTED', whole(g.people), whole(g.held), whole(math.max(0, g.cap - g.buffer - taken)),
-    whole(math.max(0, taken - g.cap)), g.people > n_before and '1' or '', whole(n_freed) }
+    whole(excess), g.people > n_before and '1' or '', whole(n_freed) }
   for i = 1, #gone do answer[#answer + 1] = gone[i] end
   for i = 1, #out do answer[#answer + 1] = out[i] end
   wake()

@@ -62,6 +62,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(27, "0027_auto_rooms"),
     migration!(28, "0028_inviter_ways"),
     migration!(29, "0029_unplaced_groups"),
+    migration!(30, "0030_told_excess"),
 ];
 
 /// How the database and this program fit.

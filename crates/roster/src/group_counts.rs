@@ -1,4 +1,4 @@
-//! How full groups are, read without who is in them.
+//! How full groups are. Who is in a group is read only where it seems to be above its cap.
 
 use allocation::{ChatId, GroupCount};
 
@@ -14,17 +14,49 @@ const BUFFER: usize = 4;
 const SEEN: usize = 7;
 const PEOPLE: usize = 8;
 const HELD: usize = 9;
+/// What is kept of people until a read says who they are.
+const UNNAMED: [&[u8]; 2] = [b"?", b"~"];
 
 impl<C: Connection> CorpRoster<C> {
     /// Of these groups, in their order; None: it is filled by nobody, or nobody has read yet who is in it.
     pub async fn group_counts(&self, chats: &[ChatId]) -> Result<Vec<Option<GroupCount>>, Error> {
         let names: Vec<String> = chats.iter().map(|chat| format!("group:{chat}")).collect();
         let texts = self.texts(&names).await?;
-        let counts = texts.iter().map(|text| match text {
-            Some(text) => count(&String::from_utf8_lossy(text)),
-            None => Ok(None),
-        });
-        counts.collect()
+        let mut counts = Vec::with_capacity(texts.len());
+        for (text, chat) in texts.iter().zip(chats) {
+            let counted = match text {
+                Some(text) => count(&String::from_utf8_lossy(text))?,
+                None => None,
+            };
+            counts.push(match counted {
+                Some(counted) if counted.oversold > 0 && counted.held > 0 => {
+                    Some(above(counted, self.unnamed(chat).await?))
+                }
+                counted => counted,
+            });
+        }
+        Ok(counts)
+    }
+
+    /// People of a group who have no name yet.
+    async fn unnamed(&self, chat: &ChatId) -> Result<u32, Error> {
+        let mut connection = self.connection.clone();
+        let mut command = redis::cmd("HVALS");
+        command.arg(self.keys.key(&format!("people:{chat}")));
+        let values: Vec<Vec<u8>> = command.query_async(&mut connection).await?;
+        let unnamed = values
+            .iter()
+            .filter(|value| UNNAMED.contains(&value.as_slice()));
+        Ok(u32::try_from(unnamed.count()).unwrap_or(u32::MAX))
+    }
+}
+
+/// Each of those who have no name yet may be one of those who were shown the group.
+fn above(counted: GroupCount, n_unnamed: u32) -> GroupCount {
+    let twice = n_unnamed.min(counted.held);
+    GroupCount {
+        oversold: counted.oversold.saturating_sub(twice),
+        ..counted
     }
 }
 

@@ -31,7 +31,8 @@ pub struct GroupCount {
     pub people: u32,
     pub held: u32,
     pub free: u32,
-    /// So many who are in it or were shown it may not be able to scan their way in: others came past us.
+    /// So many who are in it or were shown it are above the cap at least: others came past us. Whoever has no name yet may be
+    /// one of those who were shown it, so he is not counted beside them.
     pub oversold: u32,
 }
 

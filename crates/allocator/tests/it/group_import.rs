@@ -247,7 +247,8 @@ async fn groups_that_an_event_told_of_come_into_the_pool() {
     let put = json!({"group_pool": "p2", "state": "open"});
     stage.console.put(&path, put).await.ok();
 
-    let wanted = json!({"owners": ["ZhangSan"], "group_pool": "p1", "state": "open", "tags": ["北京"]});
+    let wanted =
+        json!({"owners": ["ZhangSan"], "group_pool": "p1", "state": "open", "tags": ["北京"]});
     let operation = stage.import(wanted.clone()).await;
     assert_eq!(counts(&operation), ("done", 4, 3, 0));
     assert_eq!(operation["skipped"], 1);

@@ -143,7 +143,7 @@ async fn rows_of_nobody_end() {
     let before = world.rows().await;
     world
         .sql(
-            "INSERT INTO group_counts SELECT corp_id, 'wr9', seen, people, oversold, changed_at FROM group_counts LIMIT 1;
+            "INSERT INTO group_counts SELECT corp_id, 'wr9', seen, people, oversold, changed_at, told_excess FROM group_counts LIMIT 1;
              INSERT INTO group_people (corp_id, chat_id, person, joined_seq, joined_at, came_as, seat_id, scanned)
                 SELECT corp_id, 'wr9', person, joined_seq, joined_at, came_as, seat_id, scanned FROM group_people;
              INSERT INTO seats (seat_id, corp_id, campaign_id, group_pool_id, customer_id, subject, anonymous, tags, hold_ms,

@@ -29,6 +29,8 @@ struct History {
     vague: BTreeSet<SeatId>,
     /// Of groups that got too many, by how many, in that order.
     oversold: Vec<(ChatId, u32)>,
+    /// What of that is still there.
+    told: BTreeMap<ChatId, u32>,
 }
 
 impl History {
@@ -40,6 +42,7 @@ impl History {
             turns: BTreeMap::new(),
             vague: BTreeSet::new(),
             oversold: Vec::new(),
+            told: BTreeMap::new(),
         };
         let mut now_ms = T0;
         while history.entries.len() < n {
@@ -108,6 +111,9 @@ impl History {
     }
 
     fn note_oversold(&mut self, op: &SeatOp, answer: &SeatAnswer) {
+        if let SeatOp::RemoveGroup { chat, .. } = op {
+            self.told.remove(chat);
+        }
         let (SeatOp::Confirm(change), SeatResult::Confirmed(confirmed)) = (op, &answer.result)
         else {
             return;
@@ -117,7 +123,10 @@ impl History {
                 JoinedAs::Seat { was, from, .. } => *was != SeatState::Held || from.is_some(),
                 JoinedAs::Already { .. } | JoinedAs::Direct => true,
             });
-            if past_us && count.oversold > 0 {
+            let told = self.told.entry(change.chat.clone()).or_default();
+            *told = (*told).min(count.oversold);
+            if past_us && count.oversold > *told {
+                *told = count.oversold;
                 let excess = (change.chat.clone(), count.oversold);
                 self.oversold.push(excess);
             }

@@ -1,5 +1,7 @@
 //! Who came into the groups of a batch and who left, what that left of them, and where it was too many.
 
+mod excess;
+
 use std::collections::BTreeMap;
 
 use allocation::{ChatId, CorpId, PersonKey, Via};
@@ -25,7 +27,7 @@ pub(super) struct FoldedPeople<'b> {
     /// What the last change left of a group; None: it is gone.
     counts: BTreeMap<&'b ChatId, Option<(&'b GroupCounted, u64)>>,
     corrected: Vec<(Key<'b>, Option<CameAs>)>,
-    /// Changes that may be worth a row of their own.
+    /// In order, those that are worth a row of their own among them.
     steps: Vec<Step<'b>>,
 }
 
@@ -53,7 +55,9 @@ struct Stay<'b> {
 
 #[derive(Debug)]
 struct Step<'b> {
-    counted: &'b GroupCounted,
+    chat: &'b ChatId,
+    /// None: it is gone.
+    counted: Option<&'b GroupCounted>,
     at_ms: u64,
     /// How many were in it before; None: as the table says.
     before: Option<u32>,
@@ -95,13 +99,12 @@ impl<'b> FoldedPeople<'b> {
             PeopleChange::Counted(counted) => {
                 let before = self.counts.get(&counted.chat);
                 let before = before.map(|last| last.map_or(0, |(last, _)| last.people));
-                if counted.oversold > 0 || counted.mended.is_some() {
-                    self.steps.push(Step {
-                        counted,
-                        at_ms,
-                        before,
-                    });
-                }
+                self.steps.push(Step {
+                    chat: &counted.chat,
+                    counted: Some(counted),
+                    at_ms,
+                    before,
+                });
                 let last = Some((counted, at_ms));
                 self.counts.insert(&counted.chat, last);
             }
@@ -113,6 +116,12 @@ impl<'b> FoldedPeople<'b> {
                 }
                 self.gone.entry(chat).or_insert(at_ms);
                 self.counts.insert(chat, None);
+                self.steps.push(Step {
+                    chat,
+                    counted: None,
+                    at_ms,
+                    before: None,
+                });
             }
         }
     }
@@ -211,10 +220,16 @@ pub(super) async fn write(
             }));
         work.execute(query).await?;
     }
-    for chunk in folded.steps.chunks(CHUNK) {
+    let mut told = excess::before(work, corp, folded.counts.keys().copied()).await?;
+    let told_of = folded.steps.iter().filter_map(|step| {
+        let is_news = excess::is_news(&mut told, step);
+        let counted = step.counted?;
+        (is_news || counted.mended.is_some()).then_some((step, counted, is_news))
+    });
+    for chunk in told_of.collect::<Vec<_>>().chunks(CHUNK) {
         steps(work, corp, chunk).await?;
     }
-    counts(work, corp, folded).await
+    counts(work, corp, folded, &told).await
 }
 
 async fn insert(
@@ -252,30 +267,34 @@ async fn insert(
 
 /// Too many are those who came and took nobody's seat: whoever held one here was counted before. What was mended is told
 /// whatever it left.
-async fn steps(work: &mut Work, corp: &CorpId, steps: &[Step<'_>]) -> Result<(), Error> {
+async fn steps(
+    work: &mut Work,
+    corp: &CorpId,
+    steps: &[(&Step<'_>, &GroupCounted, bool)],
+) -> Result<(), Error> {
     let query = work
         .query(
             "WITH n AS (
                 SELECT n.*, coalesce(n.before, c.people, 0) AS people_before
-                FROM unnest($2::text[], $3::timestamptz[], $4::integer[], $5::integer[], $6::integer[], $7::integer[],
+                FROM unnest($2::text[], $3::timestamptz[], $4::integer[], $5::integer[], $6::integer[], $7::boolean[],
                         $8::text[], $9::uuid[], $10::uuid[])
-                    AS n (chat_id, at, before, people, oversold, past_us, reason, oversold_id, mended_id)
+                    AS n (chat_id, at, before, people, oversold, is_news, reason, oversold_id, mended_id)
                 LEFT JOIN group_counts AS c ON c.corp_id = $1 AND c.chat_id = n.chat_id)
              INSERT INTO group_changes (corp_id, id, chat_id, at, kind, people_before, people, excess, reason)
              SELECT $1, oversold_id, chat_id, at, 'oversold', people_before, people, oversold, NULL FROM n
-                WHERE oversold > 0 AND past_us > 0
+                WHERE is_news
              UNION ALL
              SELECT $1, mended_id, chat_id, at, 'mended', people_before, people, NULL, reason FROM n
                 WHERE reason IS NOT NULL",
         )
         .bind(corp.as_str())
-        .bind(column(steps, |step| step.counted.chat.as_str()))
-        .bind(column(steps, |step| at(step.at_ms)))
-        .bind(column(steps, |step| step.before.map(small)))
-        .bind(column(steps, |step| small(step.counted.people)))
-        .bind(column(steps, |step| small(step.counted.oversold)))
-        .bind(column(steps, |step| small(step.counted.past_us)))
-        .bind(column(steps, |step| clean_option(step.counted.mended.as_ref())))
+        .bind(column(steps, |(step, ..)| step.chat.as_str()))
+        .bind(column(steps, |(step, ..)| at(step.at_ms)))
+        .bind(column(steps, |(step, ..)| step.before.map(small)))
+        .bind(column(steps, |(_, counted, _)| small(counted.people)))
+        .bind(column(steps, |(_, counted, _)| small(counted.oversold)))
+        .bind(column(steps, |(.., is_news)| *is_news))
+        .bind(column(steps, |(_, counted, _)| clean_option(counted.mended.as_ref())))
         .bind(column(steps, |_| Uuid::now_v7()))
         .bind(column(steps, |_| Uuid::now_v7()));
     work.execute(query).await?;
@@ -283,22 +302,31 @@ async fn steps(work: &mut Work, corp: &CorpId, steps: &[Step<'_>]) -> Result<(),
 }
 
 /// After the steps, which look at what was there before.
-async fn counts(work: &mut Work, corp: &CorpId, folded: &FoldedPeople<'_>) -> Result<(), Error> {
+async fn counts(
+    work: &mut Work,
+    corp: &CorpId,
+    folded: &FoldedPeople<'_>,
+    told: &excess::Told<'_>,
+) -> Result<(), Error> {
     let there: Vec<_> = folded.counts.values().flatten().collect();
     for chunk in there.chunks(CHUNK) {
         let query = work
             .query(
-                "INSERT INTO group_counts (corp_id, chat_id, seen, people, oversold, changed_at)
-                 SELECT $1, * FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::timestamptz[])
+                "INSERT INTO group_counts (corp_id, chat_id, seen, people, oversold, changed_at, told_excess)
+                 SELECT $1, * FROM unnest($2::text[], $3::text[], $4::integer[], $5::integer[], $6::timestamptz[],
+                    $7::integer[])
                  ON CONFLICT (corp_id, chat_id) DO UPDATE SET seen = excluded.seen, people = excluded.people,
-                    oversold = excluded.oversold, changed_at = excluded.changed_at",
+                    oversold = excluded.oversold, changed_at = excluded.changed_at, told_excess = excluded.told_excess",
             )
             .bind(corp.as_str())
             .bind(column(chunk, |(counted, _)| counted.chat.as_str()))
             .bind(column(chunk, |(counted, _)| counted.version.as_str()))
             .bind(column(chunk, |(counted, _)| small(counted.people)))
             .bind(column(chunk, |(counted, _)| small(counted.oversold)))
-            .bind(column(chunk, |(_, at_ms)| at(*at_ms)));
+            .bind(column(chunk, |(_, at_ms)| at(*at_ms)))
+            .bind(column(chunk, |(counted, _)| {
+                small(told.get(&counted.chat).copied().unwrap_or_default())
+            }));
         work.execute(query).await?;
     }
     let gone = folded.counts.iter().filter(|(_, left)| left.is_none());

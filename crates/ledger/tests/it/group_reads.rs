@@ -130,10 +130,7 @@ async fn an_import_brings_in_what_nobody_has_said_anything_of() {
     assert!(!setup.heard("wrHeard").await);
     let all = ["wrGone", "wrHeard", "wrListed", "wrTaken"].map(|id| read(id, 3, T0 + 5));
     let mark = setup.mark().await;
-    assert_eq!(
-        setup.import(&all, &as_spare(None)).await,
-        written(&[], &[])
-    );
+    assert_eq!(setup.import(&all, &as_spare(None)).await, written(&[], &[]));
     assert_eq!(setup.mark().await, mark);
 
     let mut open = as_spare(Some("p1"));

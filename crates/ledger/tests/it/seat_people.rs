@@ -106,6 +106,21 @@ async fn who_comes_past_us_is_told() {
         ]
     );
     assert_eq!(events[1].reason.as_deref(), Some("read_by_audit"));
+    // Those who came past us are named one after the other: one excess, told of once; then somebody more.
+    let named = [
+        counted("wrA", "v7", 4, 2, 1),
+        counted("wrA", "v7", 4, 2, 1),
+        counted("wrA", "v8", 5, 3, 1),
+        counted("wrA", "v9", 4, 2, 0),
+        counted("wrA", "v10", 5, 3, 1),
+    ];
+    setup.write(named[..2].to_vec()).await;
+    setup.write(named[2..].to_vec()).await;
+    let events = table.group_events(&setup.corp, Some(&chat), None, &page);
+    let events = events.await.unwrap().items;
+    let excesses: Vec<_> = events.iter().map(|one| one.excess).collect();
+    assert_eq!(excesses[..3], [Some(3), Some(3), Some(2)]);
+    assert_eq!(events.len(), 6);
     let mended = Some(GroupEventKind::Mended);
     let events = table.group_events(&setup.corp, None, mended, &page).await;
     assert_eq!(events.unwrap().items.len(), 1);

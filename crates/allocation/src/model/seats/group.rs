@@ -70,7 +70,10 @@ impl Group {
     }
 
     pub(super) fn count(&self) -> GroupCount {
-        let taken = self.n_people() + self.n_held;
+        let is_unnamed = |person: &&Person| matches!(person, Person::Pending | Person::Doubted);
+        let n_unnamed = self.people.values().filter(is_unnamed).count();
+        let n_unnamed = u32::try_from(n_unnamed).unwrap_or(u32::MAX);
+        let taken = self.n_people() + self.n_held - n_unnamed.min(self.n_held);
         GroupCount {
             people: self.n_people(),
             held: self.n_held,

@@ -115,11 +115,12 @@ fn free_is_what_cap_buffer_people_and_holds_leave() {
     let people = ["p1", "p2", "p3"].map(unread);
     let answer = hall.read("a", people.to_vec(), &[]);
     let (count, ..) = counted(&answer);
+    // Two who have no name yet may be the two who hold: there is no room, but nothing is known to be above it.
     let expected = GroupCount {
         people: 4,
         held: 2,
         free: 0,
-        oversold: 1,
+        oversold: 0,
     };
     assert_eq!(count, expected);
     // One goes: there is still no room.
