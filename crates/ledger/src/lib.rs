@@ -119,8 +119,8 @@ pub use pools::{
 pub use put::{Deleted, Precondition, Put};
 pub use schedules::{NewSchedule, Schedule, Schedules};
 pub use seats::{
-    CameAs, GroupCount, GroupEvent, GroupEventKind, GroupPerson, Seat, SeatEnd, SeatFilter,
-    SeatStage, SeatTable, StandingSeats,
+    CameAs, GroupCount, GroupEvent, GroupEventKind, GroupPerson, OpenSeats, Seat, SeatEnd,
+    SeatFilter, SeatStage, SeatTable, StandingSeats,
 };
 pub use supply::{
     ASKED_BY_SUPPLY, ASKED_PART_MS, ASKED_PARTS, Adopted, Armed, ArmedWay, Completed, FoundGroup,

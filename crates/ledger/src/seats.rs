@@ -2,6 +2,7 @@
 
 mod changes;
 mod list;
+mod open;
 mod people;
 mod standing;
 mod words;
@@ -21,6 +22,7 @@ use crate::row::Columns;
 
 pub use changes::{GroupEvent, GroupEventKind};
 pub use list::SeatFilter;
+pub use open::OpenSeats;
 pub use people::{GroupCount, GroupPerson};
 pub use standing::StandingSeats;
 pub(crate) use standing::standing;

@@ -74,7 +74,7 @@ pub(super) struct CustomerView {
     id: String,
     #[schema(required)]
     kind: Option<String>,
-    /// The outside id, for operators; null when it was forgotten.
+    /// The outside id, of the kind `kind`, for operators; null when it was forgotten.
     #[schema(required)]
     external_id: Option<String>,
 }

@@ -18,6 +18,7 @@ use super::{
     fission_rules::FissionRules,
     group_pools::small,
     groups,
+    open_seats::Force,
     page::{List, list_query},
     problem::{Details, Problem},
     validate::{self, Fields},
@@ -246,19 +247,22 @@ async fn put(
     })
 }
 
-/// Removes a campaign. Its groups, and who is in them, stay as they are.
+/// Removes a campaign. Its groups, and who is in them, stay as they are; so do its inviters and what they brought, which are its
+/// own again when it is put again. 409 `campaign_has_seats` while visitors hold or wait for a seat.
 #[utoipa::path(delete, path = "/campaigns/{campaign_id}", tag = "campaigns", operation_id = "delete_campaign",
-    params(("campaign_id" = String, Path), ("If-Match" = Option<String>, Header)),
+    params(("campaign_id" = String, Path), Force, ("If-Match" = Option<String>, Header)),
     responses((status = 204, description = "It is gone."),
         (status = 412, description = "It is at another version.", body = Details), Refusals))]
 async fn delete(
     Operator(ctx): Operator,
     Path(path): Path<CampaignPath>,
+    Query(force): Query<Force>,
     Condition(condition): Condition,
 ) -> Result<StatusCode, Problem> {
-    let campaigns = ctx.app.ledger.campaigns();
+    let (campaigns, id) = (ctx.app.ledger.campaigns(), path.id()?);
+    force.check_campaign(&ctx, &id).await?;
     let deleted = campaigns
-        .delete(ctx.id(), &path.id()?, condition, &ctx.trail(None))
+        .delete(ctx.id(), &id, condition, &ctx.trail(None))
         .await?;
     refresh(&ctx).await;
     etag::deleted(deleted, "campaign", version, |never| match never {})

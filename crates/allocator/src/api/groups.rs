@@ -17,6 +17,7 @@ use super::{
     extract::{Json, Path, Query},
     group_pools::{BUFFERS, CAPS, caps_make_sense, small},
     group_words::{GroupSourceName, GroupStateName, WantedGroupState},
+    open_seats::Force,
     page::{List, list_query},
     problem::{Details, Problem},
     validate::{self, Fields},
@@ -129,7 +130,8 @@ struct GroupSeatsView {
     held: u32,
     /// Left below `scan_cap` less `buffer`.
     free: u32,
-    /// So many of these people and visitors are above `scan_cap`: others came in past us.
+    /// So many of these people and visitors are above `scan_cap`: others came in past us. Who is not known by name yet is not counted
+    /// beside a hold that may be his.
     oversold: u32,
 }
 
@@ -290,9 +292,9 @@ async fn seats(ctx: &Ctx, groups: &[Group]) -> Vec<Option<GroupCount>> {
 
 /// Says what a group is to be; one that is not known is known from then on, and shown to nobody before it was read at WeCom.
 /// `If-Match` with its ETag guards against overwriting somebody else's change, `If-None-Match: *` makes it only if it is new;
-/// without either the last writer wins.
+/// without either the last writer wins. 409 `group_has_seats` where it is to be in no pool and visitors hold seats in it.
 #[utoipa::path(put, path = "/groups/{chat_id}", tag = "groups", operation_id = "put_group",
-    params(("chat_id" = String, Path),
+    params(("chat_id" = String, Path), Force,
         ("If-Match" = Option<String>, Header), ("If-None-Match" = Option<String>, Header)),
     request_body = PutGroup,
     responses((status = 200, body = GroupView), (status = 201, body = GroupView),
@@ -300,11 +302,15 @@ async fn seats(ctx: &Ctx, groups: &[Group]) -> Vec<Option<GroupCount>> {
 async fn put(
     Operator(ctx): Operator,
     Path(path): Path<GroupPath>,
+    Query(force): Query<Force>,
     Condition(condition): Condition,
     Json(wanted): Json<PutGroup>,
 ) -> Result<Versioned<GroupView>, Problem> {
     let id = path.id()?;
     let new = check(&wanted)?;
+    if new.pool.is_none() {
+        force.check_group(&ctx, &id).await?;
+    }
     let groups = ctx.app.ledger.groups();
     let put = groups
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))
@@ -321,19 +327,22 @@ async fn put(
     })
 }
 
-/// Forgets a group; at WeCom it stays as it is. An import, or a PUT, makes it known again.
+/// Forgets a group; at WeCom it stays as it is. An import, or a PUT, makes it known again. 409 `group_has_seats` while visitors
+/// hold seats in it.
 #[utoipa::path(delete, path = "/groups/{chat_id}", tag = "groups", operation_id = "delete_group",
-    params(("chat_id" = String, Path), ("If-Match" = Option<String>, Header)),
+    params(("chat_id" = String, Path), Force, ("If-Match" = Option<String>, Header)),
     responses((status = 204, description = "It is gone."),
         (status = 412, description = "It is at another version.", body = Details), Refusals))]
 async fn delete(
     Operator(ctx): Operator,
     Path(path): Path<GroupPath>,
+    Query(force): Query<Force>,
     Condition(condition): Condition,
 ) -> Result<StatusCode, Problem> {
-    let groups = ctx.app.ledger.groups();
+    let (groups, id) = (ctx.app.ledger.groups(), path.id()?);
+    force.check_group(&ctx, &id).await?;
     let deleted = groups
-        .delete(ctx.id(), &path.id()?, condition, &ctx.trail(None))
+        .delete(ctx.id(), &id, condition, &ctx.trail(None))
         .await?;
     ctx.corp.groups_changed.notify_one();
     etag::deleted(deleted, "group", version, |never| match never {})

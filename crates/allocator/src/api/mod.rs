@@ -43,6 +43,7 @@ mod members;
 mod moves;
 mod offer_answers;
 mod offers;
+mod open_seats;
 mod operations;
 mod page;
 mod parse;

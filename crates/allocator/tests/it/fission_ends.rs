@@ -276,7 +276,15 @@ async fn redis_is_told_what_operators_say() {
     stage.put("wr1", json!({"group_pool": "p2"})).await;
     stage.tell().await;
     assert_eq!(stage.count("wr1").await, (1, 1, 6, 0));
-    stage.console.delete("/campaigns/spring").await.ok();
+    // The seat that somebody holds is lost with them only when that is said.
+    stage.world.written().await;
+    let refused = stage.console.delete("/campaigns/spring").await;
+    let code = "campaign_has_seats".to_owned();
+    assert_eq!(refused.refused(), (409, code));
+    let current = json!({"held": 1, "waiting": 0});
+    assert_eq!(refused.json()["current"], current);
+    let forced = stage.console.delete("/campaigns/spring?force=true").await;
+    assert_eq!(forced.status, 204);
     stage.console.delete("/group-pools/p1").await.ok();
     stage.tell().await;
     let versions = ["p1", "p2"].map(|pool| pool.parse().unwrap());
@@ -287,7 +295,15 @@ async fn redis_is_told_what_operators_say() {
         .map(|one| one.unwrap().removed);
     assert_eq!(removed.collect::<Vec<_>>(), [true, false]);
     // Out of its pool, its seats end; back in it, nobody is known until it is read.
-    stage.put("wr1", json!({"group_pool": null})).await;
+    for refused in [
+        stage.console.put("/groups/wr1", json!({})).await,
+        stage.console.delete("/groups/wr1").await,
+    ] {
+        assert_eq!(refused.refused(), (409, "group_has_seats".to_owned()));
+        assert_eq!(refused.json()["current"], json!({"held": 1}));
+    }
+    let out = stage.console.put("/groups/wr1?force=true", json!({})).await;
+    assert_eq!(out.status, 200);
     stage.tell().await;
     assert_eq!(stage.is("unionid", "owmA").await, "none");
     stage.put("wr1", json!({"group_pool": "p2"})).await;
