@@ -15,7 +15,7 @@ use crate::numbers::whole;
 use crate::progress::{print, say};
 use crate::prove::checks::{self, Invariant};
 use crate::prove::surge;
-use crate::stage::{Stage, Wishes};
+use crate::stage::{Build, Stage, Wishes};
 use figures::Figures;
 use show::Live;
 
@@ -57,7 +57,7 @@ struct Checked {
 }
 
 async fn show(args: &Args) -> anyhow::Result<ExitCode> {
-    let started = tokio::task::block_in_place(|| Stage::start("demo", wishes(), false, 1));
+    let started = tokio::task::block_in_place(|| Stage::start("demo", wishes(), Build::Debug, 1));
     let mut stage = match (started, ending::asked()) {
         (Ok(stage), _) => stage,
         (Err(_), Some(asker)) => {

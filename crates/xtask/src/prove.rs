@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::ending;
 use crate::numbers::{share, whole};
 use crate::progress::{fail, print, say};
-use crate::stage::{Stage, Wishes};
+use crate::stage::{Build, Stage, Wishes};
 use checks::Invariant;
 use seats::sabotage::SeatSabotage;
 
@@ -53,6 +53,19 @@ pub(crate) struct Args {
     /// Afterwards break the promises on purpose, one after the other: each must be caught.
     #[arg(long)]
     self_test: bool,
+    /// Take the programs that the tests were built with.
+    #[arg(long, hide = true, conflicts_with = "full")]
+    of_tests: bool,
+}
+
+impl Args {
+    fn programs(&self) -> Build {
+        match (self.full, self.of_tests) {
+            (true, _) => Build::Release,
+            (false, true) => Build::OfTests,
+            (false, false) => Build::Debug,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -239,8 +252,9 @@ async fn self_test(
 
 /// Builds the programs and starts the stage.
 async fn start(args: &Args, wishes: Wishes) -> anyhow::Result<Stage> {
-    let stage = tokio::task::block_in_place(|| Stage::start("prove", wishes, args.full, args.seed))
-        .context("the stage")?;
+    let stage =
+        tokio::task::block_in_place(|| Stage::start("prove", wishes, args.programs(), args.seed))
+            .context("the stage")?;
     stage.prepare().await?;
     say(
         "Ready",

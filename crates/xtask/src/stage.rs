@@ -11,6 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use allocation::CorpId;
+pub(crate) use build::Build;
 use build::{Programs, build, command};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 pub(crate) use sabotage::change_one;
@@ -77,12 +78,12 @@ impl Stage {
     pub(crate) fn start(
         name: &str,
         wishes: Wishes,
-        release: bool,
+        programs: Build,
         seed: u64,
     ) -> anyhow::Result<Self> {
         // What is missing is known before the minutes of the first build, not after.
         ensure(&[Package::Redis, Package::Postgres])?;
-        let programs = build(release)?;
+        let programs = build(programs)?;
         let run = RunFolder::new(name)?.staying();
         let folder = run.path().to_owned();
         let services = Services::start(&folder, Keep::Everything, None)?;

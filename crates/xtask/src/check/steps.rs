@@ -219,13 +219,13 @@ fn peers(_: &Context) -> anyhow::Result<Outcome> {
     ensure(&STORES)?;
     let folder = RunFolder::new("test")?;
     let postgres = Postgres::start(folder.path(), Keep::Nothing, None)?;
+    // Of the workspace, not of its package: what all depend on is there with the features that it chooses.
     let args = [
         "test",
         "--locked",
-        "--package",
-        "e2e",
+        "--workspace",
         "--features",
-        "peers",
+        "e2e/peers",
         "--test",
         "peers",
     ];
@@ -274,6 +274,11 @@ fn counted(ok: bool, output: &str) -> Outcome {
 
 /// All scenarios, small, and their self-tests.
 fn prove(_: &Context) -> anyhow::Result<Outcome> {
+    // Nothing to do after the tests.
+    let args = ["build", "--locked", "--workspace", "--bins", "--tests"];
+    if !show(&mut cargo(&args))? {
+        return Ok(plain(false, "the programs do not build"));
+    }
     for (scenario, scale) in [
         ("surge", "0.03"),
         ("faults", "0.03"),
@@ -283,7 +288,14 @@ fn prove(_: &Context) -> anyhow::Result<Outcome> {
         // Through cargo: the tests may have replaced the program that runs this.
         let program = ["run", "--quiet", "--locked", "--package", "xtask", "--"];
         let mut command = cargo(&program);
-        command.args(["prove", scenario, "--scale", scale, "--self-test"]);
+        command.args([
+            "prove",
+            scenario,
+            "--scale",
+            scale,
+            "--self-test",
+            "--of-tests",
+        ]);
         if !show(&mut command)? {
             return Ok(plain(
                 false,

@@ -17,6 +17,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How often whoever reads a log hears that it goes on.
 const TELL_EVERY: Duration = Duration::from_secs(30);
 
+/// Which programs play.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    Debug,
+    Release,
+    /// Those that `cargo build --workspace --bins --tests` left. It chooses the features of what all depend on for the whole
+    /// workspace: built by their names, the programs would have other ones, and all of it would be built once more.
+    OfTests,
+}
+
 pub(super) struct Programs {
     folder: PathBuf,
 }
@@ -27,8 +37,22 @@ impl Programs {
     }
 }
 
-pub(super) fn build(release: bool) -> anyhow::Result<Programs> {
-    let profile = if release { "release" } else { "dev" };
+pub(super) fn build(build: Build) -> anyhow::Result<Programs> {
+    let (profile, folder) = match build {
+        Build::Debug | Build::OfTests => ("dev", "debug"),
+        Build::Release => ("release", "release"),
+    };
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| root::checkout().join("target"), PathBuf::from);
+    let programs = Programs {
+        folder: target.join(folder),
+    };
+    if build == Build::OfTests {
+        for path in NAMES.map(|name| programs.path(name)) {
+            anyhow::ensure!(path.exists(), "{} is not built", path.display());
+        }
+        return Ok(programs);
+    }
     say(
         "Building",
         &format!(
@@ -47,11 +71,7 @@ pub(super) fn build(release: bool) -> anyhow::Result<Programs> {
     let built = wait(child, quiet)?;
     ending::check()?;
     anyhow::ensure!(built, "the programs do not build");
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| root::checkout().join("target"), PathBuf::from);
-    Ok(Programs {
-        folder: target.join(if release { "release" } else { "debug" }),
-    })
+    Ok(programs)
 }
 
 /// Whether it succeeded. Says now and then that it goes on; ends it when we are to end.
