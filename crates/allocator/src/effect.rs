@@ -113,4 +113,7 @@ pub mod kind {
     pub const TRANSFER: &str = "transfer";
     pub const MEMBER_CARD: &str = "member_card";
     pub use ledger::{EVENT, GOAL_MESSAGE, TAG};
+
+    /// What campaigns promise: nobody else notices that one was not kept.
+    pub const OF_CAMPAIGNS: [&str; 3] = [TAG, GOAL_MESSAGE, EVENT];
 }

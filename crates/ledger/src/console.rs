@@ -172,13 +172,13 @@ impl Deliveries {
 }
 
 impl Outbox {
-    /// Dead effects; with ids, those of them that are dead.
+    /// Dead effects; with ids, those of them that are dead or were refused for good.
     pub async fn count_dead(&self, corp: &CorpId, ids: Option<&[Uuid]>) -> Result<u64, Error> {
         let mut work = self.db.single().await?;
         let query = work
             .query_once(
                 "SELECT count(*) AS n FROM outbox
-                 WHERE corp_id = $1 AND state = 'dead' AND ($2::uuid[] IS NULL OR id = ANY($2))",
+                 WHERE corp_id = $1 AND (state = 'dead' AND $2::uuid[] IS NULL OR state IN ('dead', 'failed') AND id = ANY($2))",
             )
             .bind(corp.as_str())
             .bind(ids.map(<[Uuid]>::to_vec));

@@ -108,7 +108,8 @@ pub use migrate::{MIGRATIONS, Migration, MigrationStatus};
 pub use offers::{Offer, OfferEnd, OfferFilter, Offers};
 pub use operations::{GROUP_IMPORTS, Operation, OperationState, Operations, Progress, SIMULATIONS};
 pub use outbox::{
-    Claim, EffectState, Fence, Finish, Held, Outbox, OutboxRow, Outcome, Reaped, Unfinished,
+    Claim, EffectState, Fence, Finish, GivenUp, Held, Outbox, OutboxRow, Outcome, Reaped,
+    Unfinished,
 };
 pub use pool_drafts::{Draft, DraftRefused, Drafts, MOST_DRAFTS, NewDraft, Publication};
 pub use pool_versions::{Published, RolledBack};

@@ -63,6 +63,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(28, "0028_inviter_ways"),
     migration!(29, "0029_unplaced_groups"),
     migration!(30, "0030_told_excess"),
+    migration!(31, "0031_failed_effects"),
 ];
 
 /// How the database and this program fit.

@@ -21,6 +21,7 @@ use crate::connection::Db;
 use crate::row::Columns;
 
 pub use claim::{Claim, Reaped, Unfinished};
+pub use dead::GivenUp;
 pub use finish::{Finish, Outcome};
 
 #[derive(Debug, Clone)]

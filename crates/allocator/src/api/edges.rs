@@ -1,15 +1,18 @@
 //! What inviters came to: whom they brought, who is ahead, and all of it as a table.
 
+use std::collections::HashMap;
+
 use allocation::InviterId;
 use axum::{
     body::{Body, Bytes},
     response::{IntoResponse, Response},
 };
 use futures_util::stream;
-use ledger::{Edge, EdgeFilter, EdgeState, Inviter};
+use ledger::{Edge, EdgeFilter, EdgeState, Inviter, Role};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
+use uuid::Uuid;
 
 use super::{
     Api,
@@ -154,7 +157,7 @@ list_query! {
     BoardQuery {}
 }
 
-/// Inviters by how many they brought who stayed; of two with the same number who has it longer is ahead. Whoever rises while it
+/// Inviters who are not blocked, by how many they brought who stayed; of two with the same number who has it longer is ahead. Whoever rises while it
 /// is read page by page may be seen twice.
 #[utoipa::path(get, path = "/campaigns/{campaign_id}/leaderboard", tag = "campaigns", operation_id = "get_leaderboard",
     params(("campaign_id" = String, Path), BoardQuery), responses((status = 200, body = List<InviterView>), Refusals))]
@@ -169,14 +172,16 @@ async fn leaderboard(
         .leaderboard(ctx.id(), &campaign, &page.request()?)
         .await?;
     path.campaign(&ctx).await?;
+    let known = InviterView::known(&ctx, &board.items).await?;
     Ok(axum::Json(List::of(board, page.limit()?, |inviter| {
-        InviterView::of(&ctx, inviter)
+        InviterView::of(&ctx, inviter, &known)
     })))
 }
 
-const HEAD: &str = "inviter_id,kind,member,name,public_url,joined,pending,qualified,revoked,refused,blocked,created_at\r\n";
+const HEAD: &str = "inviter_id,kind,member,external_id,name,public_url,joined,pending,qualified,revoked,refused,blocked,created_at\r\n";
 
-/// All inviters of a campaign as CSV (UTF-8, with a byte order mark), by their ids. Whoever was brought is only counted. A cell that a
+/// All inviters of a campaign as CSV (UTF-8, with a byte order mark), by their ids; `external_id` is what one who is no member was
+/// named by, for operators. Whoever was brought is only counted. A cell that a
 /// spreadsheet would take for a formula begins with an apostrophe.
 #[utoipa::path(get, path = "/campaigns/{campaign_id}/export", tag = "campaigns", operation_id = "export_inviters",
     params(("campaign_id" = String, Path)),
@@ -198,7 +203,10 @@ async fn export(Viewer(ctx): Viewer, Path(path): Path<InvitersPath>) -> Result<R
                 text.push('\u{feff}');
                 text.push_str(HEAD);
             }
-            text.push_str(&sheet::rows(part.iter().map(|inviter| row(&ctx, inviter))));
+            let names = outside_ids(&ctx, &part).await?;
+            text.push_str(&sheet::rows(
+                part.iter().map(|inviter| row(&ctx, inviter, &names)),
+            ));
             let next = match part.last() {
                 Some(last) if part.len() == EXPORTED as usize => {
                     let inviters = ctx.app.ledger.inviters();
@@ -213,12 +221,29 @@ async fn export(Viewer(ctx): Viewer, Path(path): Path<InvitersPath>) -> Result<R
     Ok((sheet::headers(&name), Body::from_stream(parts)).into_response())
 }
 
-fn row(ctx: &Ctx, inviter: &Inviter) -> [String; 12] {
+/// What those are named by who are no members; who only looks need not know it.
+async fn outside_ids(ctx: &Ctx, part: &[Inviter]) -> Result<HashMap<Uuid, String>, ledger::Error> {
+    if ctx.role < Role::Operator {
+        return Ok(HashMap::new());
+    }
+    let customers = part.iter().filter(|one| one.customer.is_some());
+    let subjects: Vec<_> = customers.map(|one| one.subject).collect();
+    let known = ctx.app.ledger.customers();
+    let known = known.find_many(ctx.id(), &subjects).await?;
+    let names = known
+        .into_iter()
+        .filter_map(|one| Some((one.id, one.external_id?)));
+    Ok(names.collect())
+}
+
+fn row(ctx: &Ctx, inviter: &Inviter, names: &HashMap<Uuid, String>) -> [String; 13] {
+    let name = inviter.customer.and_then(|customer| names.get(&customer));
     let public = &ctx.app.config.public;
     [
         inviter.id.to_string(),
         inviter.kind.as_str().to_owned(),
         sheet::text(inviter.userid.as_deref().unwrap_or_default()),
+        sheet::text(name.map(String::as_str).unwrap_or_default()),
         sheet::text(&inviter.name),
         public.url(&public_path(&inviter.public_code)),
         inviter.joined.to_string(),

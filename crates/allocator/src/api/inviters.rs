@@ -11,6 +11,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Api,
     access::{Ctx, Operator, Viewer},
+    allocations::{self, CustomerView, Known},
     docs::Refusals,
     etag::{self, Condition, Versioned},
     extract::{Json, Path, Query},
@@ -141,7 +142,7 @@ impl From<Reached> for ReachedGoal {
     }
 }
 
-/// An inviter as he is. Of a customer no outside id is shown.
+/// An inviter as he is.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct InviterView {
     id: String,
@@ -149,6 +150,9 @@ pub(super) struct InviterView {
     /// The userid of a member.
     #[schema(required)]
     member: Option<String>,
+    /// Whoever is no member: what he was named by.
+    #[schema(required)]
+    customer: Option<CustomerView>,
     name: String,
     /// Names his page; made once and kept.
     public_code: String,
@@ -169,12 +173,26 @@ pub(super) struct InviterView {
 }
 
 impl InviterView {
-    pub(super) fn of(ctx: &Ctx, inviter: Inviter) -> Self {
+    /// What is known of these.
+    pub(super) async fn known(ctx: &Ctx, inviters: &[Inviter]) -> Result<Known, Problem> {
+        let customers = inviters.iter().filter(|one| one.customer.is_some());
+        allocations::known(ctx, customers.map(|one| one.subject).collect()).await
+    }
+
+    async fn one(ctx: &Ctx, inviter: Inviter) -> Result<Self, Problem> {
+        let known = Self::known(ctx, std::slice::from_ref(&inviter)).await?;
+        Ok(Self::of(ctx, inviter, &known))
+    }
+
+    pub(super) fn of(ctx: &Ctx, inviter: Inviter, known: &Known) -> Self {
         let counts = InviterCounts::from(&inviter);
         Self {
             id: inviter.id.into(),
             kind: inviter.kind.into(),
             member: inviter.userid,
+            customer: inviter
+                .customer
+                .map(|customer| CustomerView::of(ctx, customer, known)),
             name: inviter.name,
             public_url: ctx
                 .app
@@ -221,8 +239,9 @@ async fn list(
     let inviters = inviters.list(ctx.id(), &campaign, &page.request()?).await?;
     // Only now: what is wrong with the query is said of any campaign.
     path.campaign(&ctx).await?;
+    let known = InviterView::known(&ctx, &inviters.items).await?;
     Ok(axum::Json(List::of(inviters, page.limit()?, |inviter| {
-        InviterView::of(&ctx, inviter)
+        InviterView::of(&ctx, inviter, &known)
     })))
 }
 
@@ -253,7 +272,7 @@ async fn create(
         });
     }
     let version = inviter.version;
-    let view = InviterView::of(&ctx, inviter);
+    let view = InviterView::one(&ctx, inviter).await?;
     Ok(match is_new {
         true => Versioned::created(version, view),
         false => Versioned::ok(version, view),
@@ -277,7 +296,7 @@ async fn get(
     Ok(Versioned::ok(
         version,
         InviterDetails {
-            inviter: InviterView::of(&ctx, inviter),
+            inviter: InviterView::one(&ctx, inviter).await?,
             goals: goals.into_iter().map(ReachedGoal::from).collect(),
         },
     ))
@@ -323,7 +342,7 @@ async fn put(
     Ok(Versioned {
         status: put.status,
         version: put.version,
-        body: InviterView::of(&ctx, put.body),
+        body: InviterView::one(&ctx, put.body).await?,
     })
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use inbox::{DeliveryId, EntryId, Selection};
 use ledger::{
-    Delivery, GROUP_IMPORTS, Operation, OperationState, PageRequest, Progress, SIMULATIONS,
+    Delivery, GROUP_IMPORTS, GivenUp, Operation, OperationState, PageRequest, Progress, SIMULATIONS,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -320,7 +320,9 @@ impl Job<'_> {
             limit: BATCH,
             cursor: self.operation.progress.cursor.clone(),
         };
-        let page = outbox.dead(&self.corp.id, None, &page).await?;
+        let page = outbox
+            .given_up(&self.corp.id, GivenUp::Dead, None, &page)
+            .await?;
         let ids: Vec<Uuid> = page.items.iter().map(|row| row.id).collect();
         let replayed = outbox
             .replay(&self.corp.id, &ids, self.app.now_ms())

@@ -1,6 +1,7 @@
 //! Tags for those who came into a group and for inviters, and messages about goals. A tag is put on in the name of a member who has
-//! the customer, and a member is whom the app can write to: so of a customer it must be known who has him. The ledger says it where
-//! one was given to a member; where it does not, or WeCom says otherwise, WeCom is asked.
+//! the customer, and a member is whom the app can write to: so of a customer it must be known who has him. For a tag the ledger says it
+//! where one was given to a member; where it does not, or WeCom says otherwise, WeCom is asked. For a message it is always asked: nothing
+//! would tell that the wrong member got it, and whom a customer was given to has him only when his transfer is done.
 
 use allocation::{MemberId, SubjectKey};
 use ledger::{Finish, Inviter, InviterKind, OutboxRow, Outcome};
@@ -71,7 +72,8 @@ async fn one(hands: &Hands, row: OutboxRow, until_ms: u64) -> Result<(), Error> 
         }
         Whom::Member(userid) => (userid, None, String::new(), true),
         Whom::Customer { external_id, name } => {
-            match who_has(app, corp, &external_id, row.tries > 0).await? {
+            let ask = row.tries > 0 || matches!(effect, Some(Effect::GoalMessage { .. }));
+            match who_has(app, corp, &external_id, ask).await? {
                 Has::Member { userid, is_sure } => (userid, Some(external_id), name, is_sure),
                 Has::Nobody => return failed(hands, &row, "no member has this customer").await,
                 Has::Later(due_ms) => {
@@ -201,20 +203,20 @@ async fn customer(app: &App, corp: &CorpApp, inviter: Inviter) -> Result<Whom, E
     })
 }
 
-/// `ask`: the ledger's word was not right.
+/// `ask`: the ledger's word does not do. Of several who have him it is whom the ledger gave him to.
 async fn who_has(app: &App, corp: &CorpApp, external_id: &str, ask: bool) -> Result<Has, Error> {
-    if !ask {
-        let subject = SubjectKey::new(&corp.id, WECOM, external_id);
-        let owners = app.ledger.allocations();
-        let owners = owners
-            .last_owners(&corp.id, &[(subject, app.now_ms())])
-            .await?;
-        if let Some(member) = owners.into_iter().next().flatten() {
-            return Ok(Has::Member {
-                userid: userid(corp, &member),
-                is_sure: false,
-            });
-        }
+    let subject = SubjectKey::new(&corp.id, WECOM, external_id);
+    let owners = app.ledger.allocations();
+    let owners = owners
+        .last_owners(&corp.id, &[(subject, app.now_ms())])
+        .await?;
+    let given = owners.into_iter().next().flatten();
+    let given = given.map(|member| userid(corp, &member));
+    if !ask && let Some(userid) = given {
+        return Ok(Has::Member {
+            userid,
+            is_sure: false,
+        });
     }
     let api = api::GET_CUSTOMER;
     let permit = match permit::take(app, corp, api, Urgency::Ordinary).await {
@@ -224,13 +226,20 @@ async fn who_has(app: &App, corp: &CorpApp, external_id: &str, ask: bool) -> Res
     let answer = corp.client.get_customer(external_id, None).await;
     permit::done(app, corp, api, &permit, &answer).await;
     Ok(match answer {
-        Ok(customer) => match customer.follow_user.into_iter().next() {
-            Some(follows) => Has::Member {
-                userid: follows.userid,
+        Ok(customer) => {
+            let mut have = customer.follow_user.into_iter().map(|one| one.userid);
+            let first = have.next();
+            let userid = match given {
+                Some(given) if first.as_ref() != Some(&given) => {
+                    have.find(|userid| *userid == given).or(first)
+                }
+                _ => first,
+            };
+            userid.map_or(Has::Nobody, |userid| Has::Member {
+                userid,
                 is_sure: true,
-            },
-            None => Has::Nobody,
-        },
+            })
+        }
         Err(error) if error.class() == Class::PermanentCustomer => Has::Nobody,
         Err(error) => Has::Failed(error),
     })

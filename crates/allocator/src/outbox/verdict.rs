@@ -8,6 +8,7 @@ use crate::{
     app::{App, CorpApp},
     backoff::jittered,
     config::Outbox as Rules,
+    effect::kind::OF_CAMPAIGNS,
 };
 
 /// Probing whether WeCom takes this app again: slow, so that it is no storm.
@@ -95,6 +96,10 @@ pub(super) async fn write(
         return Ok(());
     }
     for finish in finishes {
+        if OF_CAMPAIGNS.contains(&kind) && finish.outcome == Outcome::Failed {
+            tracing::warn!(corp = %corp.id, kind, effect = %finish.held.id, errcode = finish.errcode,
+                "refused for good; …/dead-letters/effects?state=failed says why");
+        }
         let word = match finish.outcome {
             Outcome::Done => "done",
             Outcome::Failed => "failed",

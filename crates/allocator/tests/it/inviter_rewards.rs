@@ -244,6 +244,36 @@ async fn whoever_reaches_a_goal_is_tagged_and_told() {
         texts[1].0 == "ZhangSan" && texts[1].1.ends_with("\n领奖"),
         "{texts:?}"
     );
+    // What was refused for good is listed, with whose it is and what is missing, and is tried again when an operator says so.
+    let failed = "/dead-letters/effects?state=failed";
+    let list = it
+        .stage
+        .console
+        .all(&format!("{failed}&kind=goal_message"))
+        .await;
+    assert_eq!(list.len(), 1);
+    let of = ["campaign", "inviter_id", "goal", "error"].map(|name| &list[0][name]);
+    let missing = "WeCom's id of the inviter is not known: he never came into a group himself";
+    assert_eq!(
+        of,
+        ["spring", blogger.as_str(), "one", missing]
+            .map(Value::from)
+            .each_ref()
+    );
+    assert_eq!(it.stage.console.all(failed).await.len(), 5);
+    assert!(
+        it.stage
+            .console
+            .all("/dead-letters/effects")
+            .await
+            .is_empty()
+    );
+    let again = json!({"ids": [list[0]["id"]]});
+    let path = "/dead-letters/effects/replay";
+    let replayed = it.stage.console.post(path, again).await.ok();
+    assert_eq!(replayed, json!({"matched": 1, "changed": 1}));
+    ended(&it, "goal_message", 3).await;
+    assert_eq!(it.stage.console.all(failed).await.len(), 5);
     // Nobody's id stays behind.
     let named: i64 =
         sqlx::query_scalar("SELECT count(*) FROM outbox WHERE payload::text LIKE '%wmc%'")
@@ -251,6 +281,32 @@ async fn whoever_reaches_a_goal_is_tagged_and_told() {
             .await
             .unwrap();
     assert_eq!(named, 0);
+}
+
+/// To whom the ledger gave him is one thing: until his transfer is done another member has him.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_member_who_has_him_is_asked_to_tell_him() {
+    let it = Invited::new(json!({"goals": [{"count": 1, "name": "one", "message": "领奖"}]})).await;
+    customer(&it, "wmanna", "ZhangSan");
+    it.stage.events().await;
+    let console = &it.stage.console;
+    it.stage
+        .world
+        .pool(console, "sales", &[("LiSi", 1.0)])
+        .await;
+    assert_eq!(console.ask("sales", "wmanna").await["member"], "LiSi");
+    let anna = it.inviter("external_id", "wmanna").await;
+    it.comes("wmc1", &anna).await;
+    let _outbox = Outbox::start(&it);
+    assert_eq!(ended(&it, "goal_message", 1).await[0].0, "done");
+    let told = it.stage.sim.messages();
+    let told = told
+        .iter()
+        .filter(|one| one.body["text"]["content"].to_string().contains("领奖"));
+    assert_eq!(
+        told.map(|one| one.to.as_str()).collect::<Vec<_>>(),
+        ["ZhangSan"]
+    );
 }
 
 type Posts = Arc<Mutex<Vec<(HeaderMap, String)>>>;
@@ -381,8 +437,42 @@ async fn who_is_ahead_and_all_of_it_as_a_table() {
     let lines: Vec<_> = table.text.trim_end().split("\r\n").collect();
     assert_eq!(lines.len(), 5);
     assert!(lines[0].ends_with("blocked,created_at"));
-    assert!(table.text.contains(",other,,'=cmd(),/g/"), "{}", table.text);
+    assert!(
+        table.text.contains(",other,,i0,'=cmd(),/g/"),
+        "{}",
+        table.text
+    );
     assert!(!table.text.contains("wmc"));
+    // What he was named by is shown to operators.
+    let board = format!("{CAMPAIGN}/leaderboard");
+    let shown = it.stage.console.get(&board).await.ok();
+    let first = &shown["data"][0]["customer"];
+    assert_eq!(
+        (&first["kind"], &first["external_id"]),
+        (&json!("inviter"), &json!("i2"))
+    );
+    let viewer = it.stage.world.console(ledger::Role::Viewer).await;
+    let shown = viewer.get(&board).await.ok();
+    assert!(shown["data"][0]["customer"]["external_id"].is_null());
+    let table = viewer.get(&format!("{CAMPAIGN}/export")).await.text;
+    assert!(table.contains(",other,,,'=cmd(),/g/"), "{table}");
+    // Whoever is blocked is not on it, and is in the table with why.
+    let block = json!({"name": "Cleo", "blocked": "bought"});
+    let path = format!("{CAMPAIGN}/inviters/{}", ids[2]);
+    it.stage.console.put(&path, block).await.ok();
+    let shown = it.stage.console.all(&board).await;
+    let shown: Vec<_> = shown
+        .iter()
+        .map(|one| one["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(shown, order[1..]);
+    let table = it
+        .stage
+        .console
+        .get(&format!("{CAMPAIGN}/export"))
+        .await
+        .text;
+    assert!(table.contains(",bought,"), "{table}");
 }
 
 /// Rows that are mended make no edge, end none, and bring none back that is over.

@@ -16,18 +16,18 @@ const LIST: &str = "leaderboard";
 const WITHIN: char = ' ';
 
 const FORWARD: &str = select!(
-    "AND ($3::bigint IS NULL OR (-i.qualified, i.ranked_at, i.inviter_id) > (-$3, $4, $5))
+    "AND i.blocked_at IS NULL AND ($3::bigint IS NULL OR (-i.qualified, i.ranked_at, i.inviter_id) > (-$3, $4, $5))
      ORDER BY i.qualified DESC, i.ranked_at, i.inviter_id LIMIT $6"
 );
 const BACKWARD: &str = select!(
-    "AND (-i.qualified, i.ranked_at, i.inviter_id) < (-$3, $4, $5)
+    "AND i.blocked_at IS NULL AND (-i.qualified, i.ranked_at, i.inviter_id) < (-$3, $4, $5)
      ORDER BY i.qualified, i.ranked_at DESC, i.inviter_id DESC LIMIT $6"
 );
 /// By id, for who wants all of them.
 const NEXT: &str = select!("AND i.inviter_id > $3 ORDER BY i.inviter_id LIMIT $4");
 
 impl Inviters {
-    /// Whose count is greater comes first, of two with the same number who has it longer. Who rises meanwhile may be seen on two
+    /// Without those who are blocked. Whose count is greater comes first, of two with the same number who has it longer. Who rises meanwhile may be seen on two
     /// pages, or on none.
     pub async fn leaderboard(
         &self,

@@ -1,4 +1,4 @@
-//! Dead letters: seen by people, tried again when they say so.
+//! Dead letters, and what WeCom refused for good: seen by people, tried again when they say so.
 
 use std::collections::HashMap;
 
@@ -15,29 +15,53 @@ use crate::times::at;
 const LIST: &str = "dead";
 
 macro_rules! list {
-    ($rest:literal) => {
+    ($state:literal, $rest:literal) => {
         concat!(
             "SELECT ",
             columns!(),
-            " FROM outbox AS o WHERE o.corp_id = $1 AND o.state = 'dead' AND ($2::text IS NULL OR o.kind = $2) ",
+            " FROM outbox AS o WHERE o.corp_id = $1 AND o.state = '",
+            $state,
+            "' AND ($2::text IS NULL OR o.kind = $2) ",
             $rest
         )
     };
 }
 
-const FORWARD: &str = list!(
-    "AND ($3::timestamptz IS NULL OR (o.settled_at, o.id) < ($3, $4))
-     ORDER BY o.settled_at DESC, o.id DESC LIMIT $5"
-);
-const BACKWARD: &str = list!(
-    "AND ($3::timestamptz IS NULL OR (o.settled_at, o.id) > ($3, $4)) ORDER BY o.settled_at, o.id LIMIT $5"
-);
+// Each by its own partial index.
+macro_rules! forward {
+    ($state:literal) => {
+        list!(
+            $state,
+            "AND ($3::timestamptz IS NULL OR (o.settled_at, o.id) < ($3, $4))
+             ORDER BY o.settled_at DESC, o.id DESC LIMIT $5"
+        )
+    };
+}
+
+macro_rules! backward {
+    ($state:literal) => {
+        list!(
+            $state,
+            "AND ($3::timestamptz IS NULL OR (o.settled_at, o.id) > ($3, $4)) ORDER BY o.settled_at, o.id LIMIT $5"
+        )
+    };
+}
+
+/// What became of an effect that is not tried any more by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivenUp {
+    /// A person is to decide.
+    Dead,
+    /// WeCom refused it for good, it was too late, or something that it needs is missing.
+    Failed,
+}
 
 impl Outbox {
     /// Newest first.
-    pub async fn dead(
+    pub async fn given_up(
         &self,
         corp: &CorpId,
+        state: GivenUp,
         kind: Option<&str>,
         page: &PageRequest,
     ) -> Result<Page<OutboxRow>, Error> {
@@ -45,10 +69,11 @@ impl Outbox {
         let id = window.uuid()?;
         let mut work = self.db.single().await?;
         let query = work
-            .query_once(if window.is_backward() {
-                BACKWARD
-            } else {
-                FORWARD
+            .query_once(match (state, window.is_backward()) {
+                (GivenUp::Dead, false) => forward!("dead"),
+                (GivenUp::Dead, true) => backward!("dead"),
+                (GivenUp::Failed, false) => forward!("failed"),
+                (GivenUp::Failed, true) => backward!("failed"),
             })
             .bind(corp.as_str())
             .bind(kind.map(str::to_owned))

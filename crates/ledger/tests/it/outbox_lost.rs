@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use ledger::{
-    Claim, EffectState, Fence, Finish, NewEffect, OutboxRow, Outcome, PageRequest, Reaped,
+    Claim, EffectState, Fence, Finish, GivenUp, NewEffect, OutboxRow, Outcome, PageRequest, Reaped,
 };
 use uuid::Uuid;
 
@@ -365,13 +365,21 @@ async fn dead_letters_are_listed_and_replayed() {
         .collect();
     outbox.finish(&dead, T0 + 20).await.unwrap();
     let page = |cursor| PageRequest { limit: 3, cursor };
-    let first = outbox.dead(&setup.corp, None, &page(None)).await.unwrap();
+    let first = outbox
+        .given_up(&setup.corp, GivenUp::Dead, None, &page(None))
+        .await
+        .unwrap();
     let second = outbox
-        .dead(&setup.corp, Some("card"), &page(first.next.clone()))
+        .given_up(
+            &setup.corp,
+            GivenUp::Dead,
+            Some("card"),
+            &page(first.next.clone()),
+        )
         .await
         .unwrap();
     let third = outbox
-        .dead(&setup.corp, None, &page(second.next.clone()))
+        .given_up(&setup.corp, GivenUp::Dead, None, &page(second.next.clone()))
         .await
         .unwrap();
     let ids: HashSet<Uuid> = [&first, &second, &third]
@@ -384,13 +392,13 @@ async fn dead_letters_are_listed_and_replayed() {
         (7, 1, true)
     );
     let back = outbox
-        .dead(&setup.corp, None, &page(second.previous))
+        .given_up(&setup.corp, GivenUp::Dead, None, &page(second.previous))
         .await
         .unwrap();
     assert_eq!(back.items, first.items);
     assert!(
         outbox
-            .dead(&setup.corp, Some("welcome"), &page(None))
+            .given_up(&setup.corp, GivenUp::Dead, Some("welcome"), &page(None))
             .await
             .unwrap()
             .items
