@@ -64,6 +64,7 @@ pub const MIGRATIONS: &[Migration] = &[
     migration!(29, "0029_unplaced_groups"),
     migration!(30, "0030_told_excess"),
     migration!(31, "0031_failed_effects"),
+    migration!(32, "0032_resting_sources"),
 ];
 
 /// How the database and this program fit.

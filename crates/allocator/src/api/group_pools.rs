@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, ops::RangeInclusive};
 
 use allocation::{ChatId, GroupPoolId, MAX_SCAN_CAP, MemberId};
 use axum::http::StatusCode;
-use ledger::{GroupCaps, GroupPool, GroupPoolUsers, NewGroupPool, Supply};
+use ledger::{
+    GroupCaps, GroupPool, GroupPoolUsers, MOST_OPENERS, NewGroupPool, SPARE_OPENERS, Supply,
+    SupplySource,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -313,6 +316,13 @@ fn check(wanted: &PutGroupPool) -> Result<NewGroupPool, Problem> {
         caps_make_sense(&mut fields, caps);
     }
     let supply = check_supply(&mut fields, &wanted.supply);
+    let most = MOST_OPENERS.saturating_sub(SPARE_OPENERS) as u64;
+    if supply.sources.contains(&SupplySource::AutoRoom) && wanted.buffer > most {
+        let message = format!(
+            "must be at most {most} where `supply.sources` has auto_room: so many people are shown the code of a full group at most"
+        );
+        fields.wrong("/buffer", "too_great_for_rooms", message);
+    }
     fields.check()?;
     Ok(NewGroupPool {
         name,

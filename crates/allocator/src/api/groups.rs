@@ -17,6 +17,7 @@ use super::{
     extract::{Json, Path, Query},
     group_pools::{BUFFERS, CAPS, caps_make_sense, small},
     group_words::{GroupSourceName, GroupStateName, WantedGroupState},
+    groups_at_wecom::at_wecom,
     open_seats::Force,
     page::{List, list_query},
     problem::{Details, Problem},
@@ -291,6 +292,7 @@ async fn seats(ctx: &Ctx, groups: &[Group]) -> Vec<Option<GroupCount>> {
 }
 
 /// Says what a group is to be; one that is not known is known from then on, and shown to nobody before it was read at WeCom.
+/// One that WeCom does not have is refused; while WeCom does not answer it is taken.
 /// `If-Match` with its ETag guards against overwriting somebody else's change, `If-None-Match: *` makes it only if it is new;
 /// without either the last writer wins. 409 `group_has_seats` where it is to be in no pool and visitors hold seats in it.
 #[utoipa::path(put, path = "/groups/{chat_id}", tag = "groups", operation_id = "put_group",
@@ -311,6 +313,7 @@ async fn put(
     if new.pool.is_none() {
         force.check_group(&ctx, &id).await?;
     }
+    at_wecom(&ctx, &id, "path:chat_id").await?;
     let groups = ctx.app.ledger.groups();
     let put = groups
         .put(ctx.id(), &id, &new, condition, &ctx.trail(None))

@@ -32,6 +32,7 @@ mod group_imports;
 mod group_pools;
 mod group_words;
 mod groups;
+mod groups_at_wecom;
 mod heartbeat;
 mod idempotent;
 pub(crate) mod ids;
@@ -48,6 +49,7 @@ mod operations;
 mod page;
 mod parse;
 mod policies;
+mod pool_supply;
 mod pools;
 mod presence;
 pub mod problem;
@@ -145,6 +147,7 @@ fn described(api: &Api) -> OpenApiRouter<Api> {
         .merge(shortfall::routes())
         .merge(simulations::routes())
         .merge(supply_tasks::routes())
+        .merge(pool_supply::routes())
         .merge(transfers::routes())
         .merge(visits::more_routes())
         .merge(waiting::routes())

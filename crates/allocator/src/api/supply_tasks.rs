@@ -4,7 +4,6 @@ use allocation::{ChatId, GroupPoolId};
 use axum::http::StatusCode;
 use ledger::{
     Completed, NewSupplyTask, SupplySource, SupplyTask, SupplyTaskFilter, SupplyTaskState,
-    SupplyWhy,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -14,16 +13,18 @@ use uuid::Uuid;
 
 use super::{
     Api,
-    access::{Ctx, Operator, Viewer},
+    access::{Operator, Viewer},
     docs::Refusals,
     extract::{Json, Path, Query},
     group_words::SupplySourceName,
+    groups_at_wecom::at_wecom,
     page::{List, list_query},
+    pool_supply::{PoolPath, why},
     problem::Problem,
-    validate::{self, Fields},
+    validate::Fields,
     when::When,
 };
-use crate::fission::supply::{self, forecast};
+use crate::fission::supply::forecast;
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -32,7 +33,6 @@ pub(super) fn routes() -> OpenApiRouter<Api> {
         .routes(routes!(create))
         .routes(routes!(complete))
         .routes(routes!(cancel))
-        .routes(routes!(state_of_supply))
 }
 
 /// How far the groups are.
@@ -95,7 +95,7 @@ struct SupplyTaskView {
     reminded_at: Option<When>,
     #[schema(required)]
     deadline_at: Option<When>,
-    /// Of a task that failed or is overdue: so long its source rests.
+    /// Of a task that failed, is overdue or was called off: so long its source rests, unless the pool is changed.
     #[schema(required)]
     next_try_at: Option<When>,
     tries: u32,
@@ -210,17 +210,6 @@ fn missing() -> Problem {
     Problem::not_found("supply task")
 }
 
-#[derive(Debug, Deserialize)]
-struct PoolPath {
-    group_pool_id: String,
-}
-
-impl PoolPath {
-    fn id(&self) -> Result<GroupPoolId, Problem> {
-        validate::in_path("group_pool_id", &self.group_pool_id)
-    }
-}
-
 /// Groups that are wanted now.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -236,7 +225,8 @@ fn one() -> u64 {
     1
 }
 
-/// Gets the pool groups from this source now, whether it lacks some or not. While such a task is open another one is refused (409).
+/// Gets the pool groups from this source now, whether it lacks some or not, and whether the source rests or not. While such a task is
+/// open another one is refused (409). A room is opened when somebody waits and scans; the task's time begins then.
 #[utoipa::path(post, path = "/group-pools/{group_pool_id}/supply-tasks", tag = "groups", operation_id = "create_supply_task",
     params(("group_pool_id" = String, Path)), request_body = NewSupplyTaskBody,
     responses((status = 201, body = SupplyTaskView), Refusals))]
@@ -257,8 +247,15 @@ async fn create(
         fields.wrong("/source", "no_keeper", message);
     }
     if source == SupplySource::AutoRoom {
-        let message = "cannot be asked for by hand";
-        fields.wrong("/source", "not_by_hand", message);
+        if wanted.groups > 1 {
+            let message = "must be 1: WeCom opens one room at a time";
+            fields.wrong("/groups", "one_room", message);
+        }
+        if !pool.supply.sources.contains(&source) {
+            let message =
+                "is none of the pool's: put the pool with auto_room among `supply.sources`";
+            fields.wrong("/source", "no_source", message);
+        }
     }
     fields.check()?;
     let trail = ctx.trail(None);
@@ -283,16 +280,6 @@ async fn create(
     Ok((StatusCode::CREATED, axum::Json(task.into())))
 }
 
-async fn why(ctx: &Ctx, pool: &GroupPoolId) -> Result<SupplyWhy, Problem> {
-    let view = ctx.corp.roster.group_pool(pool).await;
-    let view = view.map_err(|error| ctx.roster(error))?;
-    Ok(view.map_or_else(SupplyWhy::default, |view| SupplyWhy {
-        free: view.free,
-        waiting: view.waiting,
-        rate: 0.0,
-    }))
-}
-
 /// A group that somebody made for the pool.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -301,8 +288,9 @@ struct CompleteSupplyTask {
     chat_id: String,
 }
 
-/// Says that this group is one of those that the task waits for: it comes into the pool, open, after all others. Saying it again
-/// changes nothing.
+/// Says that this group is one of those that the task waits for: it comes into the pool, open, after all others. One that WeCom does
+/// not have is refused; while WeCom does not answer it is taken, and shown to nobody before it was read. Saying it again changes
+/// nothing.
 #[utoipa::path(post, path = "/supply-tasks/{supply_task_id}/complete", tag = "groups", operation_id = "complete_supply_task",
     params(("supply_task_id" = String, Path)), request_body = CompleteSupplyTask,
     responses((status = 200, body = SupplyTaskView), Refusals))]
@@ -316,6 +304,7 @@ async fn complete(
     let chat = fields.parse::<ChatId>("/chat_id", &wanted.chat_id);
     fields.check()?;
     let chat = chat.ok_or_else(missing)?;
+    at_wecom(&ctx, &chat, "/chat_id").await?;
     let tasks = ctx.app.ledger.supply_tasks();
     let completed = tasks
         .complete(ctx.id(), id, &chat, &ctx.trail(None))
@@ -344,15 +333,22 @@ async fn complete(
     }
 }
 
-/// Nobody waits for its groups any more; those that came stay. Saying it again changes nothing.
+/// Nobody waits for its groups any more; those that came stay. Its source rests for the pool's `deadline_seconds`, and a change of the
+/// pool or a task by hand ends that. Saying it again changes nothing.
 #[utoipa::path(post, path = "/supply-tasks/{supply_task_id}/cancel", tag = "groups", operation_id = "cancel_supply_task",
     params(("supply_task_id" = String, Path)), responses((status = 200, body = SupplyTaskView), Refusals))]
 async fn cancel(
     Operator(ctx): Operator,
     Path(path): Path<SupplyTaskPath>,
 ) -> Result<axum::Json<SupplyTaskView>, Problem> {
-    let tasks = ctx.app.ledger.supply_tasks();
-    let cancelled = tasks.cancel(ctx.id(), path.id()?, &ctx.trail(None)).await?;
+    let (tasks, id) = (ctx.app.ledger.supply_tasks(), path.id()?);
+    let task = tasks.get(ctx.id(), id).await?.ok_or_else(missing)?;
+    let pools = ctx.app.ledger.group_pools();
+    let pool = pools.get(ctx.id(), &task.pool).await?;
+    let rest_s = pool.map_or(0, |pool| pool.supply.deadline_seconds);
+    let trail = ctx.trail(None);
+    let rest_until_ms = trail.now_ms + u64::from(rest_s) * 1_000;
+    let cancelled = tasks.cancel(ctx.id(), id, rest_until_ms, &trail).await?;
     let (task, changed) = cancelled.ok_or_else(missing)?;
     if !changed && task.state != SupplyTaskState::Cancelled {
         return Err(ended(&task));
@@ -363,67 +359,4 @@ async fn cancel(
 fn ended(task: &SupplyTask) -> Problem {
     let current = json!({"state": task.state.as_str()});
     Problem::conflict("supply_task_ended", "It has ended already.").with_current(current)
-}
-
-/// A pool as supply sees it.
-#[derive(Debug, Serialize, ToSchema)]
-struct PoolSupplyView {
-    /// False: it has no sources, no campaign fills it, or Redis has not heard of it; nothing is supplied.
-    supplied: bool,
-    /// Free seats of the groups that are shown.
-    free: u64,
-    /// People in the waiting room.
-    waiting: u64,
-    /// Seats asked for a second, of the last minutes.
-    rate: f64,
-    /// Groups that it lacks, whatever was asked for already.
-    need: u32,
-    /// Groups that are open and not shown yet.
-    coming: u64,
-    /// Groups that others were asked for and that have not come.
-    asked_for: u32,
-}
-
-/// How many seats are free and how many people wait, and how many groups that lacks.
-#[utoipa::path(get, path = "/group-pools/{group_pool_id}/supply", tag = "groups", operation_id = "get_group_pool_supply",
-    params(("group_pool_id" = String, Path)), responses((status = 200, body = PoolSupplyView), Refusals))]
-async fn state_of_supply(
-    Viewer(ctx): Viewer,
-    Path(path): Path<PoolPath>,
-) -> Result<axum::Json<PoolSupplyView>, Problem> {
-    let id = path.id()?;
-    let pool = ctx.app.ledger.group_pools().get(ctx.id(), &id).await?;
-    pool.ok_or_else(|| Problem::not_found("group pool"))?;
-    let status = ctx.corp.roster.status().await;
-    let status = status.map_err(|error| ctx.roster(error))?;
-    let Some(generation) = status.generation else {
-        return Err(ctx.roster(roster::Error::NotReady));
-    };
-    let looks = supply::look(&ctx.app, &ctx.corp, generation).await;
-    let looks = looks.map_err(|error| match error {
-        supply::Error::Roster(error) => ctx.roster(error),
-        supply::Error::Ledger(error) => error.into(),
-        other => Problem::internal(&other),
-    })?;
-    let open = ctx.app.ledger.supply_tasks().open(ctx.id()).await?;
-    let asked = open.iter().filter(|task| {
-        task.pool == id
-            && task.source != SupplySource::Spare
-            && !matches!(task.state, SupplyTaskState::Overdue)
-    });
-    let asked_for = asked.map(SupplyTask::lacking).sum();
-    let look = looks.into_iter().find(|look| look.pool.id == id);
-    let why = match &look {
-        Some(look) => look.why(),
-        None => why(&ctx, &id).await?,
-    };
-    Ok(axum::Json(PoolSupplyView {
-        supplied: look.is_some(),
-        free: why.free,
-        waiting: why.waiting,
-        rate: why.rate,
-        need: look.as_ref().map_or(0, |look| look.need),
-        coming: look.as_ref().map_or(0, |look| look.seen.coming),
-        asked_for,
-    }))
 }

@@ -16,6 +16,9 @@ pub(super) const DISSOLVED: i64 = 49008;
 /// The group is none of customers, its owner lacks the customer-contact function, or it is another corp's.
 const NOT_A_CUSTOMER_GROUP: i64 = 90501;
 
+/// What WeCom says of a chat_id that is none: missing, or of no group that it knows.
+const NO_GROUP: [i64; 3] = [40050, 86001, 86003];
+
 /// What became of asking for one group.
 pub(super) enum Answer {
     Read(Box<Found>),
@@ -55,6 +58,19 @@ pub(super) async fn ask(app: &App, corp: &CorpApp, chat: &ChatId) -> Answer {
             Class::RetryWithBackoff | Class::RefreshToken => Answer::Unanswered(error),
             _ => Answer::Refused(problem_of(&error)),
         },
+    }
+}
+
+/// Why WeCom has no such group of customers; None: it has, or nobody knows.
+pub(crate) async fn missing(app: &App, corp: &CorpApp, chat: &ChatId) -> Option<String> {
+    match ask(app, corp, chat).await {
+        Answer::Refused(GroupProblem {
+            errcode: Some(code),
+            error,
+        }) if code == DISSOLVED || code == NOT_A_CUSTOMER_GROUP || NO_GROUP.contains(&code) => {
+            Some(error)
+        }
+        _ => None,
     }
 }
 

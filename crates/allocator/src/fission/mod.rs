@@ -16,7 +16,7 @@
 pub mod asking;
 pub mod campaigns;
 pub mod dirty;
-mod get;
+pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod intake;
 pub mod inviters;

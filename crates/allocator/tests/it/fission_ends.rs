@@ -317,7 +317,7 @@ async fn redis_is_told_what_operators_say() {
 #[tokio::test]
 async fn processes_share_the_reads() {
     let stage = Stage::new().await;
-    let chats: Vec<String> = (0..12).map(|n| format!("wr{n}")).collect();
+    let chats: Vec<String> = (0..8).map(|n| format!("wr{n}")).collect();
     for chat in &chats {
         stage.make(chat);
         stage.put(chat, json!({"group_pool": "p1"})).await;
@@ -325,6 +325,8 @@ async fn processes_share_the_reads() {
     stage.events().await;
     stage.tell().await;
     let others = [stage.process().await, stage.process().await];
+    // Each was looked up when it was put: more of them than these would be more calls than the budget gives at once.
+    let before = stage.reads();
     reader::look(stage.app(), stage.corp()).await.unwrap();
     let turns = others.map(|app| {
         let corp = Arc::clone(&app.corps[&stage.world.corp]);
@@ -334,11 +336,11 @@ async fn processes_share_the_reads() {
         turn.await.unwrap();
     }
     // One for which no place was free in flight was put off for a moment.
-    while stage.reads() < 12 {
+    while stage.reads() < before + 8 {
         stage.pass(10).await;
         while reader::turn(stage.app(), stage.corp()).await.unwrap() > 0 {}
     }
-    assert_eq!(stage.reads(), 12);
+    assert_eq!(stage.reads(), before + 8);
     stage.read_all().await;
     for chat in &chats {
         stage.exact(chat).await;

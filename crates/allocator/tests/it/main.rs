@@ -74,6 +74,7 @@ mod seat_waits;
 mod seats;
 mod supply;
 mod supply_openers;
+mod supply_rests;
 mod supply_rooms;
 mod supply_stage;
 mod tabs;

@@ -158,6 +158,30 @@ async fn wecoms_limits_pause_it_for_as_long_as_the_quota_says() {
     assert_eq!(opens(stage.app(), "oa").await, None);
 }
 
+/// Too many calls at once: it is over soon, and nothing is given up.
+#[tokio::test]
+async fn too_many_calls_at_once_pause_it_for_a_moment() {
+    let stage = full_but_for(1, &["auto_room"]).await;
+    assert_eq!(opens(stage.app(), "oa").await, None);
+    let limit = Fault::new(UPDATE, Act::Errcode(45033)).times(1);
+    stage.sim.add_fault(limit).unwrap();
+    turn(stage.app()).await;
+    change(stage.app()).await;
+    turn(stage.app()).await;
+    assert_eq!((stage.calls(UPDATE), stage.opening()), (1, 0));
+    let tasks = stage.app().ledger.supply_tasks();
+    let task = tasks.open(&stage.world.corp).await.unwrap().remove(0);
+    assert_eq!(task.state, SupplyTaskState::Wanted);
+    let way = tasks.armed(&stage.world.corp, task.id).await.unwrap();
+    let pause_ms = way.unwrap().next_try_ms.unwrap() - stage.app().now_ms();
+    assert!((1..=10_000).contains(&pause_ms), "{pause_ms}");
+    stage.pass(pause_ms).await;
+    change(stage.app()).await;
+    turn(stage.app()).await;
+    assert_eq!((stage.calls(UPDATE), stage.opening()), (2, 1));
+    assert_eq!(stage.task().await["state"], "asked");
+}
+
 #[tokio::test]
 async fn a_refusal_that_lasts_ends_it_and_the_next_source_is_tried() {
     let stage = full_but_for(1, &["auto_room", "spare"]).await;

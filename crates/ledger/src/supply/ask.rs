@@ -171,23 +171,26 @@ impl SupplyTasks {
         .await
     }
 
-    /// Nobody waits for its groups any more. None: there is no such task; false: it has ended already.
+    /// Nobody waits for its groups any more, and its source rests until then. None: there is no such task; false: it has ended
+    /// already.
     pub async fn cancel(
         &self,
         corp: &CorpId,
         task: Uuid,
+        rest_until_ms: u64,
         trail: &Trail,
     ) -> Result<Option<(SupplyTask, bool)>, Error> {
         let mut work = self.db.transaction().await?;
         let query = work
             .query(concat!(
-                "UPDATE supply_tasks AS s SET state = 'cancelled', settled_at = $3, next_try_at = NULL
+                "UPDATE supply_tasks AS s SET state = 'cancelled', settled_at = $3, next_try_at = $4
                  WHERE s.corp_id = $1 AND s.task_id = $2 AND s.settled_at IS NULL RETURNING ",
                 columns!()
             ))
             .bind(corp.as_str())
             .bind(task)
-            .bind(at(trail.now_ms));
+            .bind(at(trail.now_ms))
+            .bind(at(rest_until_ms));
         let Some(row) = work.fetch_optional(query).await? else {
             work.roll_back().await?;
             return Ok(self.get(corp, task).await?.map(|task| (task, false)));

@@ -28,8 +28,11 @@ pub struct SuppliedPool {
     /// Open groups with room that nobody is shown yet: no code leads into them, or this generation does not know who is in them.
     /// Those that wait for a code for long, and those that cannot be read, are not counted.
     pub coming: u64,
-    /// Sources that rest after a failure, and until when.
+    /// Sources that rest after a failure, or as somebody called them off, and until when. What the pool is changed to since, or a
+    /// code that came since where none could open a room, ends that.
     pub resting: HashMap<SupplySource, u64>,
+    /// How often in a row the keeper was asked and made no group. He begins anew when the pool is changed.
+    pub unanswered: u32,
 }
 
 impl SupplyTasks {
@@ -54,9 +57,20 @@ impl SupplyTasks {
                         AS coming,
                     (SELECT coalesce(jsonb_object_agg(r.source, (extract(epoch FROM r.until) * 1000)::bigint), '{}')
                         FROM (SELECT source, max(next_try_at) AS until FROM supply_tasks AS t
-                            WHERE t.corp_id = $1 AND t.group_pool_id = p.group_pool_id AND t.state IN ('failed', 'overdue')
-                                AND t.next_try_at > $4
-                            GROUP BY source) AS r) AS resting
+                            WHERE t.corp_id = $1 AND t.group_pool_id = p.group_pool_id
+                                AND t.state IN ('failed', 'overdue', 'cancelled')
+                                AND t.next_try_at > $4 AND t.created_at >= p.updated_at
+                                AND NOT (t.state = 'failed' AND t.source = 'auto_room' AND EXISTS (SELECT FROM groups AS g
+                                    WHERE g.corp_id = $1 AND g.group_pool_id = p.group_pool_id AND g.deleted_at IS NULL
+                                        AND greatest(g.way_at, g.updated_at) > t.settled_at))
+                            GROUP BY source) AS r) AS resting,
+                    (SELECT count(*) FROM supply_tasks AS t
+                        WHERE t.corp_id = $1 AND t.group_pool_id = p.group_pool_id AND t.source = 'person'
+                            AND t.state IN ('failed', 'overdue') AND t.asked_at IS NOT NULL AND t.created_at >= p.updated_at
+                            AND t.created_at > $4::timestamptz - interval '30 days' AND t.chats = '{}'
+                            AND NOT EXISTS (SELECT FROM supply_tasks AS d
+                                WHERE d.corp_id = $1 AND d.group_pool_id = p.group_pool_id AND d.source = 'person'
+                                    AND d.created_at > t.created_at AND d.chats <> '{}')) AS unanswered
                  FROM group_pools AS p
                  WHERE p.corp_id = $1 AND p.deleted_at IS NULL AND p.supply -> 'sources' <> '[]'
                     AND EXISTS (SELECT FROM campaigns AS c WHERE c.corp_id = $1 AND c.group_pool_id = p.group_pool_id
@@ -136,5 +150,6 @@ fn read(row: &PgRow) -> Result<SuppliedPool, Error> {
         asked: [0; ASKED_PARTS],
         coming: row.number("coming")?,
         resting: resting.collect(),
+        unanswered: u32::try_from(row.number("unanswered")?).unwrap_or(u32::MAX),
     })
 }

@@ -270,13 +270,19 @@ impl Supplier {
             gauge!("paidan_group_pool_waiting", &labels).set(seen.waiting as f64);
             gauge!("paidan_group_pool_need", &labels).set(f64::from(need));
         };
+        let unanswered = |pool: &GroupPoolId, times: u32| {
+            let labels = [("corp", corp.id.to_string()), ("pool", pool.to_string())];
+            gauge!("paidan_supply_unanswered", &labels).set(f64::from(times));
+        };
         let shown: BTreeSet<GroupPoolId> = looks.iter().map(|look| look.pool.id.clone()).collect();
         for gone in self.shown.difference(&shown) {
             set(gone, &Seen::default(), 0);
+            unanswered(gone, 0);
         }
         self.shown = shown;
         for look in looks {
             set(&look.pool.id, &look.seen, look.need);
+            unanswered(&look.pool.id, look.pool.unanswered);
         }
         let now_ms = app.now_ms();
         if now_ms < self.count_ms {

@@ -8,7 +8,10 @@ use wecom::{
     error::Class,
 };
 
-use super::{Error, Look, count, look, mark_unknown, turn::Hands};
+use super::{
+    Error, Look, count, look, mark_unknown,
+    turn::{ENOUGH, Hands},
+};
 use crate::{backoff::jittered, outbox, permit, public::states::clock_time};
 
 /// Longer than a call lasts.
@@ -21,6 +24,10 @@ const APP_STOPPED_MS: u64 = 15_000;
 const SEARCH_MS: u64 = 60_000;
 /// `invaliduser` may name everybody the message was for.
 const ALL_INVALID: i64 = 81013;
+/// A keeper who makes no group is left alone so long at most.
+const LONGEST_REST_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Asked so often in vain, he is somebody whom a person should look after.
+const TELL_UNANSWERED: u32 = 3;
 const BUTTON: &str = "去建群";
 
 /// What became of a message.
@@ -81,19 +88,19 @@ impl Hands<'_> {
         let is_due = task.next_try_ms.is_none_or(|next_ms| next_ms <= now_ms);
         let is_over = task.deadline_ms.is_some_and(|end_ms| end_ms <= now_ms);
         match task.state {
-            SupplyTaskState::Wanted if is_over => self.overdue(task, rest_ms(task)).await,
+            SupplyTaskState::Wanted if is_over => self.overdue(task, rest_ms(task, 0)).await,
             SupplyTaskState::Wanted => match look {
                 Some(look)
                     if look.need == 0 && task.tries == 0 && task.asked_by == ASKED_BY_SUPPLY =>
                 {
-                    self.enough(task).await
+                    self.enough(task, ENOUGH).await
                 }
                 Some(look) if is_due => self.first(task, look).await,
                 _ => Ok(()),
             },
             SupplyTaskState::Asked if is_over => {
                 self.search_of(task).await?;
-                self.overdue(task, rest_ms(task)).await
+                self.unanswered(task, look).await
             }
             SupplyTaskState::Asked if is_due => {
                 self.search_of(task).await?;
@@ -177,6 +184,16 @@ impl Hands<'_> {
             Some(keeper) => mark_unknown(self.app, self.corp, keeper).await,
             None => Ok(()),
         }
+    }
+
+    /// The longer he has made none, the longer he is left alone; a person is to look why.
+    async fn unanswered(&self, task: &SupplyTask, look: Option<&Look>) -> Result<(), Error> {
+        let before = look.map_or(0, |look| look.pool.unanswered);
+        if before + 1 >= TELL_UNANSWERED {
+            tracing::warn!(corp = %self.corp.id, pool = %task.pool, task = %task.id, times = before + 1,
+                "a keeper was asked for groups again and again and made none: is he there? Another one can be put");
+        }
+        self.overdue(task, rest_ms(task, before)).await
     }
 
     /// The next source is tried, and this one rests; what comes all the same is taken.
@@ -343,10 +360,12 @@ fn budget(until_ms: u64) -> Told {
     }
 }
 
-/// As long as he had.
-fn rest_ms(task: &SupplyTask) -> u64 {
+/// As long as he had, and twice as long for each time before that he was asked in vain.
+fn rest_ms(task: &SupplyTask, before: u32) -> u64 {
     let end_ms = task.deadline_ms.unwrap_or_default();
-    end_ms.saturating_sub(task.created_ms).max(SEARCH_MS)
+    let had_ms = end_ms.saturating_sub(task.created_ms).max(SEARCH_MS);
+    let longest_ms = LONGEST_REST_MS.max(had_ms);
+    had_ms.saturating_mul(1 << before.min(16)).min(longest_ms)
 }
 
 /// When half of its time is over.

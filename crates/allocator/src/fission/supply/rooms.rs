@@ -13,7 +13,10 @@ use ledger::{
 use quota::Urgency;
 use wecom::client::api;
 
-use super::{Error, Look, count, found, look, mark_unknown, turn::Hands};
+use super::{
+    Error, Look, count, found, look, mark_unknown,
+    turn::{ENOUGH, Hands},
+};
 use crate::{
     app::{App, CorpApp},
     backoff::jittered,
@@ -32,6 +35,9 @@ const BUSY_MS: u64 = 1_000;
 const NO_WAY_MS: u64 = 300_000;
 const NO_WAY: &str = "no code leads into one open group of the pool alone that was read and whose buffer is at most 18: WeCom \
                       opens no room";
+
+const NOT_SUPPLIED: &str =
+    "no open campaign fills the pool any more, or auto_room is none of its sources";
 
 /// Something is to be done about it now.
 pub(super) fn is_due(task: &SupplyTask, now_ms: u64) -> bool {
@@ -108,7 +114,7 @@ impl Hands<'_> {
         }
         let look = look.filter(|look| look.pool.supply.sources.contains(&SupplySource::AutoRoom));
         let Some(look) = look else {
-            return self.enough(task).await;
+            return self.enough(task, NOT_SUPPLIED).await;
         };
         let armed = self.app.ledger.supply_tasks();
         let armed = armed.armed(&self.corp.id, task.id).await?;
@@ -121,7 +127,7 @@ impl Hands<'_> {
         }
         let is_lacking = look.need > 0 || look.seen.waiting > 0;
         if !is_lacking && task.asked_by == ASKED_BY_SUPPLY {
-            return self.enough(task).await;
+            return self.enough(task, ENOUGH).await;
         }
         match (task.state, armed) {
             (_, None) => self.arm(task, look).await,

@@ -14,6 +14,8 @@ use crate::{
 const NO_SPARE: &str =
     "no group of the pool is in stock that was read, has room, and has a code that leads into it";
 
+pub(super) const ENOUGH: &str = "nothing is lacking any more";
+
 /// Something is lacking that is not on its way, or groups out of stock are wanted by somebody, or by nobody any more.
 pub(super) fn has_work(looks: &[Look], tasks: &[SupplyTask]) -> bool {
     let is_lacking = |look: &Look| look.need > asked_for(look, tasks) || can_open(look);
@@ -100,10 +102,12 @@ impl Hands<'_> {
                 };
                 lacking -= opened;
                 match stock {
-                    None if lacking > 0 => {
+                    None if lacking > 0 && !look.pool.resting.contains_key(source) => {
                         self.ask(look, *source, lacking, Some(NO_SPARE)).await?;
                     }
-                    Some(task) if lacking == 0 && by_hand.is_none() => self.enough(task).await?,
+                    Some(task) if lacking == 0 && by_hand.is_none() => {
+                        self.enough(task, ENOUGH).await?
+                    }
                     _ => {}
                 }
                 continue;
@@ -193,11 +197,11 @@ impl Hands<'_> {
         Ok(true)
     }
 
-    /// Nothing is lacking any more.
-    pub(super) async fn enough(&self, task: &SupplyTask) -> Result<(), Error> {
+    /// Nobody needs its groups any more.
+    pub(super) async fn enough(&self, task: &SupplyTask, why: &str) -> Result<(), Error> {
         let ended = SupplyStep {
             state: Some(SupplyTaskState::Cancelled),
-            error: Some("nothing is lacking any more".to_owned()),
+            error: Some(why.to_owned()),
             ..SupplyStep::default()
         };
         self.step(task, &ended).await.map(drop)
