@@ -12,6 +12,7 @@ use crate::cursor::{Page, PageRequest};
 use crate::group_caps::GroupCaps;
 use crate::put::{Deleted, Precondition, Put};
 use crate::row::{Columns, small};
+use crate::supply::{ask_nobody, end_rests};
 use crate::text::clean;
 use crate::times::at;
 
@@ -272,6 +273,16 @@ impl Configured for GroupPool {
         }
         if let Some(before) = found.map(|found| found.row.caps) {
             renew_groups(work, corp, id, before, new.caps, now_ms).await?;
+        }
+        // What a source rests for may be mended by it.
+        if let Some(before) = found
+            .map(|found| &found.row.supply)
+            .filter(|before| **before != new.supply)
+        {
+            end_rests(work, corp, id, None).await?;
+            if before.keeper != new.supply.keeper {
+                ask_nobody(work, corp, id, now_ms).await?;
+            }
         }
         Ok(true)
     }

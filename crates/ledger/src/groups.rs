@@ -178,7 +178,7 @@ impl Groups {
         let mut work = self.db.single().await?;
         let query = work
             .query(select!(
-                "AND g.group_pool_id = $2 AND g.deleted_at IS NULL ORDER BY g.rank, g.chat_id"
+                "AND g.group_pool_id = $2 AND g.deleted_at IS NULL ORDER BY g.rank, g.chat_id COLLATE \"C\""
             ))
             .bind(corp.as_str())
             .bind(pool.as_str().to_owned());

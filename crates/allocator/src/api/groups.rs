@@ -163,8 +163,10 @@ enum NotShown {
     Closed,
     Spare,
     Dismissed,
-    /// Nobody knows how many people are in it.
+    /// WeCom has not said yet who is in it.
     NeverRead,
+    /// It was read, and is to be read again before it is shown: it came into the pool a moment ago, or Redis was rebuilt.
+    NotCounted,
     /// No code of a campaign has led into it yet.
     NoJoinWay,
 }
@@ -184,8 +186,10 @@ impl NotShown {
         // In a pool what counts is what Redis knows: after a rebuild a group is read again though its row has a read.
         let is_there = group.state != GroupState::Dismissed;
         let is_unread = seats.is_none() && group.pool.is_some() && is_there;
-        if is_unread || group.said.is_none() {
+        if group.said.is_none() {
             why.push(Self::NeverRead);
+        } else if is_unread {
+            why.push(Self::NotCounted);
         }
         if group.pool.is_some() && group.way_ms.is_none() && is_there {
             why.push(Self::NoJoinWay);

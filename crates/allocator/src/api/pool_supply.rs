@@ -33,6 +33,14 @@ impl PoolPath {
     }
 }
 
+/// Of the corp, while it is open.
+pub(super) async fn generation(ctx: &Ctx) -> Result<u64, Problem> {
+    let status = ctx.corp.roster.status().await;
+    let status = status.map_err(|error| ctx.roster(error))?;
+    let generation = status.generation;
+    generation.ok_or_else(|| ctx.roster(roster::Error::NotReady))
+}
+
 /// What the pool is like now.
 pub(super) async fn why(ctx: &Ctx, pool: &GroupPoolId) -> Result<SupplyWhy, Problem> {
     let view = ctx.corp.roster.group_pool(pool).await;
@@ -84,11 +92,7 @@ async fn state_of_supply(
     let id = path.id()?;
     let pool = ctx.app.ledger.group_pools().get(ctx.id(), &id).await?;
     pool.ok_or_else(|| Problem::not_found("group pool"))?;
-    let status = ctx.corp.roster.status().await;
-    let status = status.map_err(|error| ctx.roster(error))?;
-    let Some(generation) = status.generation else {
-        return Err(ctx.roster(roster::Error::NotReady));
-    };
+    let generation = generation(&ctx).await?;
     let looks = supply::look(&ctx.app, &ctx.corp, generation).await;
     let looks = looks.map_err(|error| match error {
         supply::Error::Roster(error) => ctx.roster(error),

@@ -19,12 +19,12 @@ use super::{
     group_words::SupplySourceName,
     groups_at_wecom::at_wecom,
     page::{List, list_query},
-    pool_supply::{PoolPath, why},
+    pool_supply::{PoolPath, generation, why},
     problem::Problem,
     validate::Fields,
     when::When,
 };
-use crate::fission::supply::forecast;
+use crate::fission::supply::{forecast, rooms::NO_WAY};
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
@@ -259,6 +259,14 @@ async fn create(
     }
     fields.check()?;
     let trail = ctx.trail(None);
+    let tasks = ctx.app.ledger.supply_tasks();
+    if source == SupplySource::AutoRoom {
+        let generation = generation(&ctx).await?;
+        let (corp, now_ms) = (ctx.id(), trail.now_ms);
+        if !tasks.can_open(corp, &id, generation, now_ms).await? {
+            return Err(Problem::conflict("no_way", format!("{NO_WAY}.")));
+        }
+    }
     let keeper = pool.supply.keeper.as_ref().filter(|_| is_person);
     let deadline_ms = trail.now_ms + u64::from(pool.supply.deadline_seconds) * 1_000;
     let new = NewSupplyTask {
@@ -271,7 +279,6 @@ async fn create(
         deadline_ms: is_person.then_some(deadline_ms),
         error: None,
     };
-    let tasks = ctx.app.ledger.supply_tasks();
     let Some(task) = tasks.ask(ctx.id(), &new, None, &trail).await? else {
         let detail = "A task of this pool and source is open: see GET /supply-tasks.";
         return Err(Problem::conflict("supply_task_open", detail));
@@ -304,8 +311,9 @@ async fn complete(
     let chat = fields.parse::<ChatId>("/chat_id", &wanted.chat_id);
     fields.check()?;
     let chat = chat.ok_or_else(missing)?;
-    at_wecom(&ctx, &chat, "/chat_id").await?;
     let tasks = ctx.app.ledger.supply_tasks();
+    tasks.get(ctx.id(), id).await?.ok_or_else(missing)?;
+    at_wecom(&ctx, &chat, "/chat_id").await?;
     let completed = tasks
         .complete(ctx.id(), id, &chat, &ctx.trail(None))
         .await?;

@@ -319,9 +319,14 @@ async fn reckon(
             read_ms: found.read.read_ms,
             generation,
         });
-        if !difference.in_doubt {
+        if is_settled {
             groups.reckoned(&corp.id, chat, read, None).await?;
             return Ok(None);
+        }
+        if !difference.in_doubt {
+            let before_ms = found.read.read_ms.saturating_sub(lag_ms);
+            let since_ms = groups.exact(&corp.id, chat, read, before_ms).await?;
+            return Ok(since_ms.map(|since_ms| (since_ms + lag_ms).max(app.now_ms() + 1)));
         }
         // What Redis has now; if it had the same before, the lag counts from then.
         let (after, now_ms) = (corp.roster.group(chat).await?, app.now_ms());

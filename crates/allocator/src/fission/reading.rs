@@ -4,7 +4,8 @@
 //! that says something else than Redis is believed in part at first: it names those whom events brought, and whoever is in it
 //! and not in Redis takes room, as *doubted*: he may have left before that, so no seat is taken for his until an event tells of
 //! him or the lag is over; nobody leaves by it, and the version stays. If nothing in Redis has changed by the time the
-//! lag is over, a read that is made then is the newer of the two, whatever it says.
+//! lag is over, a read that is made then is the newer of the two, whatever it says. One before that, which says what Redis has from a
+//! read, ends no doubt: it may be as old.
 
 use std::collections::BTreeMap;
 

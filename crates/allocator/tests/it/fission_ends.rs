@@ -313,6 +313,27 @@ async fn redis_is_told_what_operators_say() {
     stage.exact("wr1").await;
 }
 
+/// A group that was made a moment ago, read by two processes, each of which finds it as it was then.
+#[tokio::test]
+async fn a_read_that_says_the_same_again_is_no_newer() {
+    let stage = Stage::with(LAG_MS).await;
+    stage.make("wr1");
+    stage.pass(LAG_MS + 1).await;
+    stage.invite("wr1", 3);
+    // Nobody hears of it.
+    stage.events().await;
+    stage.put("wr1", json!({"group_pool": "p1"})).await;
+    stage.tell().await;
+    stage.read().await;
+    assert_eq!(stage.count("wr1").await.0, 1, "as it was");
+    stage.mark("wr1").await;
+    stage.read().await;
+    assert_eq!(stage.count("wr1").await.0, 1);
+    stage.read_all().await;
+    assert_eq!(stage.count("wr1").await.0, 4);
+    stage.exact("wr1").await;
+}
+
 /// Two processes at a group: it is read once, and what they do to it is done once.
 #[tokio::test]
 async fn processes_share_the_reads() {

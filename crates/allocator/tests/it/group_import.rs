@@ -167,7 +167,7 @@ async fn all_groups_become_known_and_are_refreshed_afterwards() {
         // Redis has not been told of them.
         assert_eq!(
             row["not_shown"],
-            json!(["never_read", "no_join_way"]),
+            json!(["not_counted", "no_join_way"]),
             "{row}"
         );
         assert!(row["read_at"].is_string() && row["name"].is_string());

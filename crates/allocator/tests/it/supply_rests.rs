@@ -67,19 +67,22 @@ async fn another_keeper_is_asked_at_once() {
     let supply = supply_of(&stage).await;
     assert_eq!(supply["resting"][0]["source"], "person");
     assert_eq!(stage.tasks().await.len(), 1);
-    // The console has its own clock: it is not behind the allocator's.
-    sqlx::query("UPDATE group_pools SET updated_at = (SELECT max(created_at) FROM supply_tasks) + interval '1 ms'")
-        .execute(stage.app().ledger.pool())
-        .await
-        .unwrap();
-    let supply = supply_of(&stage).await;
-    assert_eq!(
-        (&supply["resting"], &supply["unanswered"]),
-        (&json!([]), &json!(0))
-    );
+    stage.supply(by_person("ZhangSan")).await;
+    assert_eq!(supply_of(&stage).await["resting"], json!([]));
+    turn(stage.app()).await;
     turn(stage.app()).await;
     let tasks = stage.tasks().await;
-    assert_eq!((tasks.len(), &tasks[0]["state"]), (2, &json!("failed")));
+    assert_eq!((tasks.len(), &tasks[0]["state"]), (2, &json!("cancelled")));
+    assert_eq!(tasks[1]["state"], "asked");
+    // While the first has his time the next is not kept waiting for him, either, and nothing counts against him.
+    stage.supply(by_person("LiSi")).await;
+    for _ in 0..2 {
+        turn(stage.app()).await;
+    }
+    let tasks = stage.tasks().await;
+    let states: Vec<_> = tasks.iter().map(|task| &task["state"]).collect();
+    assert_eq!(states, ["cancelled", "cancelled", "asked"]);
+    assert_eq!(supply_of(&stage).await["unanswered"], 0);
 }
 
 #[tokio::test]
@@ -125,11 +128,13 @@ async fn a_task_that_was_called_off_is_not_made_anew_at_once() {
         (&resting[0]["source"], &resting[1]["source"]),
         (&json!("spare"), &json!("person"))
     );
-    // By hand it is asked for all the same.
+    // By hand it is asked for all the same, and rests no more.
     let by_hand = json!({"source": "person"});
     let path = "/group-pools/p1/supply-tasks";
     let task = stage.console.post(path, by_hand).await.ok();
     assert_eq!(task["state"], "wanted");
+    let resting = supply_of(&stage).await["resting"].clone();
+    assert_eq!(resting.as_array().map(Vec::len), Some(1));
     turn(stage.app()).await;
     assert_eq!(stage.tasks().await[2]["state"], "asked");
     // What comes into stock meanwhile is opened: that asks nobody.
@@ -149,15 +154,12 @@ async fn a_code_that_came_since_ends_the_rest_of_rooms() {
     let tasks = stage.tasks().await;
     assert_eq!((tasks.len(), &tasks[0]["state"]), (1, &json!("failed")));
     assert_eq!(supply_of(&stage).await["resting"][0]["source"], "auto_room");
-    stage.pass(1_000).await;
-    let at_ms = i64::try_from(stage.app().now_ms()).unwrap();
-    stage.make("c1");
-    stage.put("c1", json!({"group_pool": "p1"})).await;
-    sqlx::query("UPDATE groups SET way_at = to_timestamp($1::float8 / 1000)")
-        .bind(at_ms as f64)
-        .execute(stage.app().ledger.pool())
-        .await
-        .unwrap();
+    // By hand it is said at once, and no task is made.
+    let by_hand = json!({"source": "auto_room"});
+    let path = "/group-pools/p1/supply-tasks";
+    let refused = stage.console.post(path, by_hand.clone()).await;
+    assert_eq!(refused.refused(), (409, "no_way".to_owned()));
+    stage.group("c1").await;
     assert_eq!(supply_of(&stage).await["resting"], json!([]));
 }
 

@@ -126,6 +126,38 @@ impl Groups {
         work.end().await
     }
 
+    /// A group was read, and Redis has just that; but what is in doubt since `before_ms` or later stays so: that read may be as old
+    /// as the one that Redis has it from. Answers since when it is.
+    pub async fn exact(
+        &self,
+        corp: &CorpId,
+        chat: &ChatId,
+        known: Option<GroupKnown>,
+        before_ms: u64,
+    ) -> Result<Option<u64>, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(
+                "UPDATE groups SET next_read_at = NULL,
+                    doubt = CASE WHEN doubted_at > $5 THEN doubt END,
+                    doubted_at = CASE WHEN doubted_at > $5 THEN doubted_at END,
+                    people_generation = CASE WHEN $3::timestamptz IS NULL THEN people_generation ELSE $4 END,
+                    people_read_at = coalesce($3, people_read_at)
+                 WHERE corp_id = $1 AND chat_id = $2 AND deleted_at IS NULL RETURNING doubted_at",
+            )
+            .bind(corp.as_str())
+            .bind(chat.as_str().to_owned())
+            .bind(at_option(known.map(|known| known.read_ms)))
+            .bind(known.map(|known| signed(known.generation)))
+            .bind(at(before_ms));
+        let row = work.fetch_optional(query).await?;
+        work.end().await?;
+        Ok(row
+            .map(|row| row.ms_option("doubted_at"))
+            .transpose()?
+            .flatten())
+    }
+
     /// It could not be read: not again before, unless there is news of it.
     pub async fn rests(&self, corp: &CorpId, chat: &ChatId, until_ms: u64) -> Result<(), Error> {
         let mut work = self.db.single().await?;

@@ -4,7 +4,9 @@ use allocation::{CorpId, GroupPoolId};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{SupplyTask, SupplyTaskState, SupplyTasks, SupplyWhy, columns, is_ours, read};
+use super::{
+    SupplyTask, SupplyTaskState, SupplyTasks, SupplyWhy, columns, end_rests, is_ours, read,
+};
 use crate::Error;
 use crate::audit::{Trail, write};
 use crate::error::retry;
@@ -47,7 +49,7 @@ pub struct SupplyStep {
 
 impl SupplyTasks {
     /// Writes down that groups are wanted. One of the same source that is overdue has failed by that. None: such a task is open,
-    /// or it is not for this lease to say. `fence` None: a person asks.
+    /// or it is not for this lease to say. `fence` None: a person asks; the source rests no more.
     pub async fn ask(
         &self,
         corp: &CorpId,
@@ -75,6 +77,7 @@ impl SupplyTasks {
             work.roll_back().await?;
             return Ok(None);
         }
+        let by_hand = fence.is_none();
         let fence = fence.unwrap_or(Fence {
             generation: 0,
             counter: 0,
@@ -117,6 +120,9 @@ impl SupplyTasks {
             .bind(new.source.as_str())
             .bind(at(trail.now_ms));
         work.execute(query).await?;
+        if by_hand {
+            end_rests(&mut work, corp, &new.pool, Some(new.source)).await?;
+        }
         let after = json!({"group_pool": new.pool, "source": new.source.as_str(), "n_groups": new.n_groups});
         let entity = format!("supply-tasks/{}", task.id);
         let record = trail.record("supply_task.ask", entity, None, Some(after));

@@ -6,6 +6,7 @@ use allocation::{CorpId, GroupPoolId};
 use sqlx::postgres::PgRow;
 
 use super::SupplyTasks;
+use super::rooms::{MOST_OPENERS, SPARE_OPENERS, openable};
 use crate::Error;
 use crate::group_caps::GroupCaps;
 use crate::group_pools::{Supply, SupplySource};
@@ -28,10 +29,10 @@ pub struct SuppliedPool {
     /// Open groups with room that nobody is shown yet: no code leads into them, or this generation does not know who is in them.
     /// Those that wait for a code for long, and those that cannot be read, are not counted.
     pub coming: u64,
-    /// Sources that rest after a failure, or as somebody called them off, and until when. What the pool is changed to since, or a
-    /// code that came since where none could open a room, ends that.
+    /// Sources that rest after a failure, or as somebody called them off, and until when. A change of the
+    /// pool's supply and a task by hand end that, and where no code could open a room one that can.
     pub resting: HashMap<SupplySource, u64>,
-    /// How often in a row the keeper was asked and made no group. He begins anew when the pool is changed.
+    /// How often in a row the keeper was asked and made no group.
     pub unanswered: u32,
 }
 
@@ -46,7 +47,7 @@ impl SupplyTasks {
     ) -> Result<Vec<SuppliedPool>, Error> {
         let mut work = self.db.single().await?;
         let query = work
-            .query(
+            .query(concat!(
                 "SELECT p.group_pool_id, p.name, p.scan_cap, p.hard_cap, p.buffer, p.supply,
                     (SELECT count(*) FROM groups AS g WHERE g.corp_id = $1 AND g.group_pool_id = p.group_pool_id
                         AND g.deleted_at IS NULL AND g.state = 'open'
@@ -59,14 +60,17 @@ impl SupplyTasks {
                         FROM (SELECT source, max(next_try_at) AS until FROM supply_tasks AS t
                             WHERE t.corp_id = $1 AND t.group_pool_id = p.group_pool_id
                                 AND t.state IN ('failed', 'overdue', 'cancelled')
-                                AND t.next_try_at > $4 AND t.created_at >= p.updated_at
-                                AND NOT (t.state = 'failed' AND t.source = 'auto_room' AND EXISTS (SELECT FROM groups AS g
-                                    WHERE g.corp_id = $1 AND g.group_pool_id = p.group_pool_id AND g.deleted_at IS NULL
-                                        AND greatest(g.way_at, g.updated_at) > t.settled_at))
+                                AND t.next_try_at > $4
+                                AND (t.source <> 'person' OR lower(t.keeper) = lower(p.supply ->> 'keeper'))
+                                AND NOT (t.state = 'failed' AND t.source = 'auto_room' AND t.last_errcode IS NULL
+                                    AND EXISTS (SELECT ",
+                openable!("p.group_pool_id", "$2", "$4", "$5", "$6"),
+                "))
                             GROUP BY source) AS r) AS resting,
                     (SELECT count(*) FROM supply_tasks AS t
                         WHERE t.corp_id = $1 AND t.group_pool_id = p.group_pool_id AND t.source = 'person'
-                            AND t.state IN ('failed', 'overdue') AND t.asked_at IS NOT NULL AND t.created_at >= p.updated_at
+                            AND t.state IN ('failed', 'overdue') AND t.asked_at IS NOT NULL
+                            AND lower(t.keeper) = lower(p.supply ->> 'keeper')
                             AND t.created_at > $4::timestamptz - interval '30 days' AND t.chats = '{}'
                             AND NOT EXISTS (SELECT FROM supply_tasks AS d
                                 WHERE d.corp_id = $1 AND d.group_pool_id = p.group_pool_id AND d.source = 'person'
@@ -75,12 +79,14 @@ impl SupplyTasks {
                  WHERE p.corp_id = $1 AND p.deleted_at IS NULL AND p.supply -> 'sources' <> '[]'
                     AND EXISTS (SELECT FROM campaigns AS c WHERE c.corp_id = $1 AND c.group_pool_id = p.group_pool_id
                         AND c.deleted_at IS NULL AND c.state = 'open' AND (c.ends_at IS NULL OR c.ends_at > $4))
-                 ORDER BY p.group_pool_id",
-            )
+                 ORDER BY p.group_pool_id"
+            ))
             .bind(corp.as_str())
             .bind(signed(generation))
             .bind(at(coming_since_ms))
-            .bind(at(now_ms));
+            .bind(at(now_ms))
+            .bind(SPARE_OPENERS as i32)
+            .bind(MOST_OPENERS as i32);
         let rows = work.fetch_all(query).await?;
         work.end().await?;
         let mut pools = rows.iter().map(read).collect::<Result<Vec<_>, _>>()?;

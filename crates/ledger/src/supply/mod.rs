@@ -22,6 +22,7 @@ use crate::connection::{Db, Work};
 use crate::group_pools::SupplySource;
 use crate::outbox::Fence;
 use crate::row::{Columns, signed};
+use crate::times::at;
 
 pub use adopt::{Adopted, Completed, FoundGroup};
 pub use ask::{NewSupplyTask, SupplyStep};
@@ -217,6 +218,46 @@ async fn is_ours(
         .bind(signed(fence.counter))
         .bind(source.as_str());
     work.fetch_one(query).await?.value("ours")
+}
+
+/// These sources of a pool are tried again at once; None: all of them. The pool is locked: nobody asks meanwhile.
+pub(crate) async fn end_rests(
+    work: &mut Work,
+    corp: &CorpId,
+    pool: &GroupPoolId,
+    source: Option<SupplySource>,
+) -> Result<(), Error> {
+    let query = work
+        .query(
+            "UPDATE supply_tasks SET next_try_at = NULL
+             WHERE corp_id = $1 AND group_pool_id = $2 AND ($3::text IS NULL OR source = $3)
+                AND state IN ('failed', 'overdue', 'cancelled') AND next_try_at IS NOT NULL",
+        )
+        .bind(corp.as_str())
+        .bind(pool.as_str().to_owned())
+        .bind(source.map(SupplySource::as_str));
+    work.execute(query).await?;
+    Ok(())
+}
+
+/// Another keeper makes groups from now on: nobody waits for those of the one before.
+pub(crate) async fn ask_nobody(
+    work: &mut Work,
+    corp: &CorpId,
+    pool: &GroupPoolId,
+    now_ms: u64,
+) -> Result<(), Error> {
+    let query = work
+        .query(
+            "UPDATE supply_tasks SET state = 'cancelled', settled_at = $3, next_try_at = NULL,
+                last_error = 'the pool has another keeper by now'
+             WHERE corp_id = $1 AND group_pool_id = $2 AND source = 'person' AND settled_at IS NULL",
+        )
+        .bind(corp.as_str())
+        .bind(pool.as_str().to_owned())
+        .bind(at(now_ms));
+    work.execute(query).await?;
+    Ok(())
 }
 
 impl crate::Ledger {

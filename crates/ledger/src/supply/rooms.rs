@@ -3,7 +3,7 @@
 //! A row of `join_ways` says what WeCom is to be told, as it does for the groups of a way: whoever changes ways sends both at once,
 //! and nobody else does. So an answer that got lost, a refusal and a process that died are what they are there.
 
-use allocation::{ChatId, CorpId, SeatId};
+use allocation::{ChatId, CorpId, GroupPoolId, SeatId};
 use uuid::Uuid;
 
 use super::{SupplyTask, SupplyTasks, is_ours};
@@ -22,6 +22,33 @@ pub const MOST_OPENERS: usize = 20;
 pub const SPARE_OPENERS: usize = 2;
 /// WeCom takes so many characters.
 const NAME: usize = 40;
+
+/// Ways of a pool that can open a room: into one open group alone that was read and that few enough people fill.
+macro_rules! openable {
+    ($pool:literal, $generation:literal, $now:literal, $spare:literal, $most:literal) => {
+        concat!(
+            "FROM join_ways AS w JOIN campaigns AS c USING (corp_id, campaign_id)
+                JOIN groups AS g ON g.corp_id = w.corp_id AND g.chat_id = w.chats[1]
+                JOIN group_pools AS gp ON gp.corp_id = w.corp_id AND gp.group_pool_id = g.group_pool_id
+             WHERE w.corp_id = $1 AND c.group_pool_id = ",
+            $pool,
+            " AND g.group_pool_id = ",
+            $pool,
+            " AND c.deleted_at IS NULL AND c.state = 'open' AND (c.ends_at IS NULL OR c.ends_at > ",
+            $now,
+            ") AND w.state = 'ready' AND w.inviter_id IS NULL AND cardinality(w.chats) = 1 AND w.told_chats = w.chats
+                AND w.next_try_at IS NULL
+                AND g.deleted_at IS NULL AND g.state = 'open' AND g.way_at IS NOT NULL AND g.last_error IS NULL
+                AND g.people_read_at IS NOT NULL AND g.people_generation = ",
+            $generation,
+            " AND g.owner <> '' AND coalesce(g.buffer, gp.buffer) + ",
+            $spare,
+            " <= ",
+            $most
+        )
+    };
+}
+pub(super) use openable;
 
 /// What came of choosing a way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,23 +122,14 @@ impl SupplyTasks {
             return Ok(Armed::Busy);
         }
         let query = work
-            .query(
-                "SELECT w.way, g.chat_id, g.owner
-                 FROM join_ways AS w JOIN campaigns AS c USING (corp_id, campaign_id)
-                    JOIN groups AS g ON g.corp_id = w.corp_id AND g.chat_id = w.chats[1]
-                    JOIN group_pools AS p ON p.corp_id = w.corp_id AND p.group_pool_id = g.group_pool_id
-                 WHERE w.corp_id = $1 AND c.group_pool_id = $2 AND g.group_pool_id = $2
-                    AND c.deleted_at IS NULL AND c.state = 'open' AND (c.ends_at IS NULL OR c.ends_at > $4)
-                    AND w.state = 'ready' AND w.inviter_id IS NULL AND cardinality(w.chats) = 1 AND w.told_chats = w.chats
-                    AND w.next_try_at IS NULL
-                    AND g.deleted_at IS NULL AND g.state = 'open' AND g.way_at IS NOT NULL AND g.last_error IS NULL
-                    AND g.people_read_at IS NOT NULL AND g.people_generation = $3 AND g.owner <> ''
-                    AND coalesce(g.buffer, p.buffer) + $5 <= $6
-                 ORDER BY c.campaign_id IN (SELECT s.campaign_id FROM seats AS s
+            .query(concat!(
+                "SELECT w.way, g.chat_id, g.owner ",
+                openable!("$2", "$3", "$4", "$5", "$6"),
+                " ORDER BY c.campaign_id IN (SELECT s.campaign_id FROM seats AS s
                         WHERE s.corp_id = $1 AND s.group_pool_id = $2 AND s.state = 'waiting') DESC,
-                    coalesce(g.scan_cap, p.scan_cap) - g.member_count, g.rank, g.chat_id COLLATE \"C\", w.created_at, w.way
-                 LIMIT 1 FOR UPDATE OF w",
-            )
+                    coalesce(g.scan_cap, gp.scan_cap) - g.member_count, g.rank, g.chat_id COLLATE \"C\", w.created_at, w.way
+                 LIMIT 1 FOR UPDATE OF w"
+            ))
             .bind(corp.as_str())
             .bind(pool.as_str().to_owned())
             .bind(signed(generation))
@@ -159,6 +177,32 @@ impl SupplyTasks {
         work.execute(query).await?;
         work.commit().await?;
         Ok(Armed::Armed { way, chat })
+    }
+
+    /// A way of the pool could open a room now.
+    pub async fn can_open(
+        &self,
+        corp: &CorpId,
+        pool: &GroupPoolId,
+        generation: u64,
+        now_ms: u64,
+    ) -> Result<bool, Error> {
+        let mut work = self.db.single().await?;
+        let query = work
+            .query(concat!(
+                "SELECT EXISTS (SELECT ",
+                openable!("$2", "$3", "$4", "$5", "$6"),
+                ") AS can"
+            ))
+            .bind(corp.as_str())
+            .bind(pool.as_str().to_owned())
+            .bind(signed(generation))
+            .bind(at(now_ms))
+            .bind(SPARE_OPENERS as i32)
+            .bind(MOST_OPENERS as i32);
+        let row = work.fetch_one(query).await?;
+        work.end().await?;
+        row.value("can")
     }
 
     /// None: no way is to open a room for it (any more).

@@ -33,7 +33,7 @@ const OPENED_MS: u64 = 5_000;
 const BUSY_MS: u64 = 1_000;
 /// The source rests so long when no way can open one.
 const NO_WAY_MS: u64 = 300_000;
-const NO_WAY: &str = "no code leads into one open group of the pool alone that was read and whose buffer is at most 18: WeCom \
+pub(crate) const NO_WAY: &str = "no code leads into one open group of the pool alone that was read and whose buffer is at most 18: WeCom \
                       opens no room";
 
 const NOT_SUPPLIED: &str =

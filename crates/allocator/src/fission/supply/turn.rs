@@ -14,6 +14,7 @@ use crate::{
 const NO_SPARE: &str =
     "no group of the pool is in stock that was read, has room, and has a code that leads into it";
 
+const ELSEWHERE: &str = "another source was asked for what is lacking";
 pub(super) const ENOUGH: &str = "nothing is lacking any more";
 
 /// Something is lacking that is not on its way, or groups out of stock are wanted by somebody, or by nobody any more.
@@ -94,6 +95,13 @@ impl Hands<'_> {
                 return Ok(());
             };
             lacking = lacking.saturating_sub(opened);
+            if opened < task.lacking() && task.last_error.as_deref() != Some(NO_SPARE) {
+                let lacks = SupplyStep {
+                    error: Some(NO_SPARE.to_owned()),
+                    ..SupplyStep::default()
+                };
+                self.step(task, &lacks).await?;
+            }
         }
         for source in &look.pool.supply.sources {
             if *source == SupplySource::Spare {
@@ -106,7 +114,11 @@ impl Hands<'_> {
                         self.ask(look, *source, lacking, Some(NO_SPARE)).await?;
                     }
                     Some(task) if lacking == 0 && by_hand.is_none() => {
-                        self.enough(task, ENOUGH).await?
+                        let why = match look.need > opened {
+                            true => ELSEWHERE,
+                            false => ENOUGH,
+                        };
+                        self.enough(task, why).await?;
                     }
                     _ => {}
                 }
