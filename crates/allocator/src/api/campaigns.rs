@@ -365,6 +365,11 @@ fn check(wanted: &PutCampaign) -> Result<NewCampaign, Problem> {
     fields.range("/groups_per_way", per_way, GROUPS_PER_WAY);
     let fission = wanted.fission.as_ref();
     let fission = fission.map(|rules| rules.check(&mut fields, "/fission"));
+    if fission.is_none() && matches!(wanted.ways, WaysName::Inviter) {
+        let message =
+            "inviter needs `fission` ({} will do): without it nobody counts for an inviter";
+        fields.wrong("/ways", "needs_fission", message);
+    }
     fields.check()?;
     Ok(NewCampaign {
         name,

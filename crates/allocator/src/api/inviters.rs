@@ -245,7 +245,8 @@ async fn list(
     })))
 }
 
-/// Makes an inviter, with a page of his own. The same one, asked for again, is the one that is there: 200 instead of 201.
+/// Makes an inviter, with a page of his own. The same one, asked for again, is the one that is there: 200 instead of 201. 409
+/// `no_fission` where the campaign rewards nobody.
 #[utoipa::path(post, path = "/campaigns/{campaign_id}/inviters", tag = "campaigns", operation_id = "create_inviter",
     params(("campaign_id" = String, Path)), request_body = PostInviter,
     responses((status = 200, body = InviterView), (status = 201, body = InviterView), Refusals))]
@@ -255,6 +256,14 @@ async fn create(
     Json(wanted): Json<PostInviter>,
 ) -> Result<Versioned<InviterView>, Problem> {
     let campaign = path.id()?;
+    let content = ctx.app.ledger.campaigns().get(ctx.id(), &campaign).await?;
+    let content = content
+        .ok_or_else(|| Problem::not_found("campaign"))?
+        .content;
+    if content.fission.is_none() {
+        let detail = "Nobody counts for an inviter of this campaign: put it with `fission` first ({} will do).";
+        return Err(Problem::conflict("no_fission", detail));
+    }
     let new = check(&ctx, &wanted).await?;
     let made = ctx.app.ledger.inviters();
     let made = made

@@ -283,7 +283,8 @@ async fn a_campaign_fills_a_pool_and_keeps_its_code() {
         assert_eq!(made[field], value, "{field}");
     }
     let whole = json!({"name": "Spring", "group_pool": "p1", "hold_seconds": 30, "title": " 春 ", "state": "closed",
-        "starts_at": "2027-03-01T08:00:00+08:00", "ends_at": "2027-03-02T00:00:00Z", "ways": "inviter", "groups_per_way": 5});
+        "starts_at": "2027-03-01T08:00:00+08:00", "ends_at": "2027-03-02T00:00:00Z", "ways": "inviter", "groups_per_way": 5,
+        "fission": {}});
     let changed = console.put("/campaigns/c1", whole).await.ok();
     assert_eq!(
         (&changed["title"], &changed["starts_at"]),
@@ -301,6 +302,7 @@ async fn a_campaign_fills_a_pool_and_keeps_its_code() {
             "/ends_at",
         ),
         (json!({"ways": "nobody"}), "/ways"),
+        (json!({"ways": "inviter"}), "/ways"),
     ] {
         let mut body = plain.clone();
         let fields = more.as_object().unwrap().clone();
