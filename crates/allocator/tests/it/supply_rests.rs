@@ -205,10 +205,21 @@ async fn a_group_that_wecom_does_not_have_is_refused() {
     assert!(refused.text.contains("90501"), "{}", refused.text);
     stage.make("c1");
     assert_eq!(put("c1").await.status, 201);
-    let broken = Fault::new("externalcontact/groupchat/get", Act::Errcode(-1));
-    stage.sim.add_fault(broken).unwrap();
-    let unread = put("wrNobody").await.ok();
-    assert_eq!(unread["not_shown"], json!(["never_read", "no_join_way"]));
+    let get = "externalcontact/groupchat/get";
+    for (chat, act) in [
+        ("wrRefused", Act::Errcode(-1)),
+        ("wrDropped", Act::Drop),
+        ("wrSlow", Act::DelayMs(3_500)),
+    ] {
+        stage.sim.add_fault(Fault::new(get, act)).unwrap();
+        let unread = put(chat).await.ok();
+        assert_eq!(
+            unread["not_shown"],
+            json!(["never_read", "no_join_way"]),
+            "{chat}"
+        );
+        stage.sim.clear_faults();
+    }
 }
 
 #[tokio::test]
